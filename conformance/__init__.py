@@ -1,0 +1,1 @@
+"""Suites that any implementation of tile programs can be held against."""

@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Install reftile into .venv (once) and run the attention example. Arguments go to the example.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+venv=$(tools/make-venv "${REFTILE_EXTRAS-cpu}")
+exec "$venv/bin/python" examples/attention_report.py "$@"

@@ -1,0 +1,1 @@
+"""The meaning of programs: every level of the IR executed with NumPy."""

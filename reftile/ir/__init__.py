@@ -1,0 +1,1 @@
+"""Tile programs as data: types, operations, text, verification and rewriting."""

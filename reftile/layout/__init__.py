@@ -1,0 +1,1 @@
+"""Layouts: where each element of a tile lives, as linear maps over GF(2)."""

@@ -1,0 +1,1 @@
+"""From tile IR to target text: the plan and the passes that obey it."""

@@ -1,0 +1,1 @@
+"""Assemble, cache, launch and time compiled kernels."""

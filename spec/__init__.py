@@ -1,0 +1,1 @@
+"""The specification of tile programs: the Markdown files in this folder."""
