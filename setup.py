@@ -1,4 +1,4 @@
-"""Which folders are packages: reftile/ as it lies, conformance/ and spec/ under the name reftile."""
+"""Which folders are packages: reftile/, and conformance/ and spec/ as parts of reftile."""
 
 from setuptools import find_packages, setup
 
