@@ -185,6 +185,18 @@ def test_imports_have_no_cycle(modules: dict[str, ast.Module]) -> None:
     assert import_cycle(modules) == []
 
 
+def test_suites_import_one_another_by_their_installed_name(modules: dict[str, ast.Module]) -> None:
+    """pytest may call a suite's file `conformance.x`: a relative import would load a second copy."""
+    relative = [
+        f"{name}:{node.lineno}"
+        for name, tree in modules.items()
+        if name.startswith("reftile.conformance")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.level or node.module == "conformance")
+    ]
+    assert relative == []
+
+
 # The rules catch what they should
 
 

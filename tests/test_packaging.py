@@ -23,6 +23,11 @@ print(reftile.conformance.__file__)
 print(len((spec / "probe.md").read_text()))
 """
 
+RUN_SUITES = """
+import pytest
+pytest.main(["-p", "no:cacheprovider", "--pyargs", "reftile.conformance.test_probe"])
+"""
+
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -33,8 +38,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
     for file in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, copy)
-    # A file to read back, whatever the chapters are called.
+    # A file to read back, whatever the chapters are called, and a suite to run.
     (copy / "spec" / "probe.md").write_text("12345")
+    (copy / "conformance" / "test_probe.py").write_text("def test_probe():\n    pass\n")
     return copy
 
 
@@ -49,20 +55,20 @@ def install(checkout: Path, hook: str, site: Path) -> list[str]:
         return archive.namelist()
 
 
-def run_installed(site: Path, cwd: Path) -> list[str]:
-    """Run READ_INSTALLED with `site` as a site folder and this environment's other packages."""
+def run_installed(script: str, site: Path, cwd: Path) -> str:
+    """Run a script with `site` as a site folder and this environment's other packages."""
     paths = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     # -S: no .pth file of this environment is read, so its own reftile stays out.
     code = f"import site, sys; site.addsitedir({str(site)!r}); sys.path += {sorted(paths)}"
     done = subprocess.run(
-        [sys.executable, "-S", "-c", f"{code}\n{READ_INSTALLED}"],
+        [sys.executable, "-S", "-c", f"{code}\n{script}"],
         cwd=cwd,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    return done.stdout
 
 
 def test_wheel_holds_every_source_file(checkout: Path, tmp_path: Path) -> None:
@@ -76,7 +82,7 @@ def test_wheel_holds_every_source_file(checkout: Path, tmp_path: Path) -> None:
 
 def test_wheel_can_be_imported_from_an_unrelated_folder(checkout: Path, tmp_path: Path) -> None:
     install(checkout, "build_wheel", tmp_path / "site")
-    suite, size = run_installed(tmp_path / "site", cwd=tmp_path)
+    suite, size = run_installed(READ_INSTALLED, tmp_path / "site", cwd=tmp_path).split()
     assert Path(suite) == tmp_path / "site" / "reftile" / "conformance" / "__init__.py"
     assert size == "5"
 
@@ -86,6 +92,13 @@ def test_editable_install_finds_the_suites(
     checkout: Path, tmp_path: Path, inside_checkout: bool
 ) -> None:
     install(checkout, "build_editable", tmp_path / "site")
-    suite, size = run_installed(tmp_path / "site", cwd=checkout if inside_checkout else tmp_path)
+    cwd = checkout if inside_checkout else tmp_path
+    suite, size = run_installed(READ_INSTALLED, tmp_path / "site", cwd).split()
     assert Path(suite) == checkout / "conformance" / "__init__.py"
     assert size == "5"
+
+
+@pytest.mark.parametrize("kind", ["build_wheel", "build_editable"])
+def test_suites_run_by_their_installed_name(checkout: Path, tmp_path: Path, kind: str) -> None:
+    install(checkout, kind, tmp_path / "site")
+    assert "1 passed" in run_installed(RUN_SUITES, tmp_path / "site", cwd=tmp_path)
