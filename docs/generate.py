@@ -39,6 +39,8 @@ FACTS = {
     "tile_ir": "CUDA Tile IR",
     "targets": "targets",
 }
+# What a record that leaves a field out means by it.
+DEFAULTS = {"levels": ["tile"], "effects": "pure"}
 SHOWN_ELSEWHERE = {"name", "summary", "where", "rule", "example", "notes", *PORTS}
 
 Record = Mapping[str, object]
@@ -69,11 +71,11 @@ def main() -> int:
 def all_pages() -> Iterator[tuple[str, str]]:
     """(name inside docs/reference, text) of every page."""
     spec = ROOT / "spec"
-    operations: list[tuple[Record, str]] = []
+    operations: list[tuple[Record, str]] = []  # and where on the pages each is defined
     for chapter in sorted(spec.rglob("*.md")):
         name = chapter.relative_to(spec).as_posix()
         text = chapter.read_text(encoding="utf-8")
-        operations += [(record, name) for kind, record in records(text) if kind == "op"]
+        operations += [(record, f"{name}#{anchor}") for record, anchor in operation_records(text)]
         yield name, NOTE.format(source=f"spec/{name}") + chapter_page(text)
     if operations:
         yield "all-operations.md", NOTE.format(source="spec/") + operations_page(operations)
@@ -87,10 +89,13 @@ def all_pages() -> Iterator[tuple[str, str]]:
 # Chapters
 
 
-def records(text: str) -> Iterator[tuple[str, Record]]:
-    """(kind, table) of each record in a chapter."""
-    for kind, body in RECORD.findall(text):
-        yield kind, tomllib.loads(body)
+def operation_records(text: str) -> Iterator[tuple[Record, str]]:
+    """Each operation's record in a chapter and the anchor of the heading above it."""
+    for match in RECORD.finditer(text):
+        if match[1] == "op":
+            headings = re.findall(r"^#+ (.*)$", text[: match.start()], re.M)
+            words = re.sub(r"[^\w\s-]", "", headings[-1] if headings else "").lower().split()
+            yield tomllib.loads(match[2]), "-".join(words)
 
 
 def chapter_page(text: str) -> str:
@@ -98,7 +103,13 @@ def chapter_page(text: str) -> str:
 
     def shown(match: re.Match[str]) -> str:
         record = tomllib.loads(match[2])
-        return operation_table(record) if match[1] == "op" else record_table(match[1], record)
+        match match[1]:
+            case "op":
+                return operation_table(record)
+            case "class":
+                return f"- {code(record['name'])}: {cell(record['dtypes'])}"
+            case kind:
+                return record_table(kind, record)
 
     # Of what opens any other block only the first word is a language that pages know.
     return LINK.sub(page_link, FENCE.sub(r"```\1", RECORD.sub(shown, text)))
@@ -117,6 +128,7 @@ def operation_table(record: Record) -> str:
     for field, word in PORTS.items():
         rows += [(word, *port_cells(port)) for port in split_ports(record.get(field, ""))]
     rows += [("where", code(name), cell(types)) for name, types in mapping(record, "where").items()]
+    record = {**DEFAULTS, **record}
     others = record.keys() - FACTS.keys() - SHOWN_ELSEWHERE
     for field, word in [*FACTS.items(), *((other, other) for other in sorted(others))]:
         if field in record:
@@ -153,17 +165,17 @@ def record_table(kind: str, record: Record) -> str:
 
 
 def operations_page(operations: list[tuple[Record, str]]) -> str:
-    """Return the list of all operations with the chapter that defines each."""
+    """Return the list of all operations with a link to each."""
     rows = [
         (
-            f"[{code(record['name'])}]({chapter})",
+            f"[{code(record['name'])}]({place})",
             str(record.get("summary", "")),
-            cell(record.get("levels", "")),
-            cell(record.get("effects", "")),
+            cell(record.get("levels", DEFAULTS["levels"])),
+            cell(record.get("effects", DEFAULTS["effects"])),
             cell(record.get("accuracy", "")),
             cell(record.get("tile_ir", "")),
         )
-        for record, chapter in sorted(operations, key=lambda entry: str(entry[0]["name"]))
+        for record, place in sorted(operations, key=lambda entry: str(entry[0]["name"]))
     ]
     head = ("operation", "what it does", "levels", "effects", "accuracy", "CUDA Tile IR")
     return f"# All operations\n\n{table(head, rows)}\n"
@@ -207,6 +219,8 @@ def cell(value: object) -> str:
             return ", ".join(f"{key}: {cell(item)}" for key, item in value.items())
         case "":
             return ""
+        case str() if re.fullmatch(r"\w+( \| \w+)+", value):
+            return cell(value.split(" | "))
         case _:
             return code(value)
 
@@ -216,7 +230,9 @@ def code(text: object) -> str:
     plain = " ".join(str(text).split())
     if not re.search(r"[|`]", plain):
         return f"`{plain}`"
-    escaped = re.sub(r"[|`*_\[\]\\]", lambda match: f"&#{ord(match[0])};", html.escape(plain))
+    escaped = re.sub(
+        r"[|`*_\[\]\\]", lambda match: f"&#{ord(match[0])};", html.escape(plain, quote=False)
+    )
     return f"<code>{escaped}</code>"
 
 

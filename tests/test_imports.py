@@ -186,7 +186,7 @@ def test_imports_have_no_cycle(modules: dict[str, ast.Module]) -> None:
 
 
 def test_suites_import_one_another_by_their_installed_name(modules: dict[str, ast.Module]) -> None:
-    """pytest may call a suite's file `conformance.x`: a relative import would load a second copy."""
+    """pytest may call a suite's file `conformance.x`: a relative import loads a second copy."""
     relative = [
         f"{name}:{node.lineno}"
         for name, tree in modules.items()
