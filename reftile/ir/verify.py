@@ -1,0 +1,347 @@
+"""Check a kernel against the records: structure, dominance, types, named rules.
+
+Every finding has a span, a rule id, what was found and what is needed, and where the record gives one, a hint.
+"""
+
+from __future__ import annotations
+
+from reftile.ir.attributes import Dense
+from reftile.ir.core import Block, Kernel, Module, Op, Region, Value
+from reftile.ir.define import AttributeSpec, Definition, RegionSpec
+from reftile.ir.diagnostics import Diagnosis, ReftileErrors
+from reftile.ir.enums import ENUMS
+from reftile.ir.expressions import evaluate
+from reftile.ir.match import Mismatch, Names, attribute_names, bind_ports
+from reftile.ir.types import TileType, Type
+
+MOST_FINDINGS = 20
+"""Findings reported at most; the rest is usually their consequence."""
+
+
+def verify(thing: Kernel | Module) -> None:
+    """Check a kernel or all of a module.
+
+    Raises:
+        ReftileErrors: with up to MOST_FINDINGS findings.
+    """
+    findings = diagnose(thing)
+    if findings:
+        raise ReftileErrors(findings)
+
+
+def diagnose(thing: Kernel | Module) -> list[Diagnosis]:
+    """Return the findings instead of raising them."""
+    checker = _Checker()
+    if isinstance(thing, Module):
+        for op in thing.globals:
+            checker.check_op(op, set())
+        names: set[str] = set()
+        for kernel in thing.kernels:
+            if kernel.name in names:
+                checker.report(
+                    "kernel.duplicate_name", f"two kernels are called `{kernel.name}`", kernel
+                )
+            names.add(kernel.name)
+            checker.check_kernel(kernel)
+    else:
+        checker.check_kernel(thing)
+    return checker.findings
+
+
+class _Checker:
+    def __init__(self) -> None:
+        self.findings: list[Diagnosis] = []
+        self.level = "tile"
+        self.target = ""
+
+    def report(self, rule: str, message: str, at: Op | Kernel, hint: str = "") -> None:
+        if len(self.findings) < MOST_FINDINGS:
+            self.findings.append(Diagnosis(rule, message, at.span, hint))
+
+    def check_kernel(self, kernel: Kernel) -> None:
+        self.level = kernel.level
+        self.target = str(kernel.attributes.get("target", ""))
+        scope = set(kernel.arguments)
+        self.check_block(kernel.body.block, scope, kernel)
+        last = kernel.body.block.ops[-1] if kernel.body.block.ops else None
+        if last is None or last.name not in ("return", "exit"):
+            self.report(
+                "kernel.no_return",
+                f"kernel `{kernel.name}` does not end in `return`",
+                last or kernel,
+            )
+
+    def check_block(self, block: Block, scope: set[Value], owner: Op | Kernel) -> None:
+        visible = set(scope)
+        visible.update(block.arguments)
+        for i, op in enumerate(block.ops):
+            if op.definition.is_terminator and i + 1 < len(block.ops):
+                self.report(
+                    "block.after_terminator",
+                    f"`{op.name}` ends the block, but operations follow",
+                    op,
+                )
+            self.check_op(op, visible)
+            visible.update(op.results)
+        if not block.ops or not block.ops[-1].definition.is_terminator:
+            if isinstance(owner, Op):
+                self.report(
+                    "block.no_terminator",
+                    f"a region of `{owner.name}` does not end in a terminator",
+                    owner,
+                )
+
+    def check_op(self, op: Op, visible: set[Value]) -> None:
+        definition = op.definition
+        for operand in op.operands:
+            if operand not in visible:
+                self.report(
+                    "value.undefined",
+                    f"%{operand.name or '?'} is used by `{op.name}` where it is not defined",
+                    op,
+                    "define it before, in this block or one around it",
+                )
+        if self.level not in definition.levels and definition.levels:
+            self.report(
+                f"{op.name}.level",
+                f"`{op.name}` belongs to {' and '.join(definition.levels)}, found in a {self.level} kernel",
+                op,
+            )
+        if definition.targets and self.target and self.target not in definition.targets:
+            self.report(
+                f"{op.name}.target",
+                f"`{op.name}` exists on {', '.join(definition.targets)}, and the kernel is for {self.target}",
+                op,
+            )
+        try:
+            names = bind_operation(op)
+        except Mismatch as error:
+            self.report(f"{op.name}.{error.rule}", f"{error.message} (`{op.name}`)", op, error.hint)
+            names = None
+        if names is not None:
+            self.check_rules(op, names)
+        self.check_regions(op, visible, names)
+
+    def check_rules(self, op: Op, names: Names) -> None:
+        for rule in op.definition.rules:
+            if not evaluate(rule.check, names):
+                self.report(
+                    f"{op.name}.{rule.name}",
+                    str(evaluate(rule.say, names)),
+                    op,
+                    str(evaluate(rule.hint, names)),
+                )
+
+    def check_regions(self, op: Op, visible: set[Value], names: Names | None) -> None:
+        specs = op.definition.regions
+        needed = sum(not s.optional for s in specs)
+        if not needed <= len(op.regions) <= len(specs):
+            self.report(
+                f"{op.name}.regions",
+                f"`{op.name}` needs {needed} regions, found {len(op.regions)}",
+                op,
+            )
+            return
+        outer = set() if "isolated" in op.definition.traits else visible
+        for spec, region in zip(specs, op.regions, strict=False):
+            if names is not None:
+                self.check_region_arguments(op, spec, region, names)
+            self.check_block(region.block, outer, op)
+            self.check_ending(op, spec, region, names)
+
+    def check_region_arguments(
+        self, op: Op, spec: RegionSpec, region: Region, names: Names
+    ) -> None:
+        grouped = _group(spec.arguments, tuple(a.type for a in region.block.arguments))
+        if grouped is None:
+            found = len(region.block.arguments)
+            self.report(
+                f"{op.name}.{spec.name}.arguments",
+                f"`{spec.name}` of `{op.name}` has {found} arguments",
+                op,
+            )
+            return
+        try:
+            bind_ports(spec.arguments, grouped, dict(names), op.definition)
+        except Mismatch as error:
+            self.report(f"{op.name}.{spec.name}.{error.rule}", f"{error.message} (`{op.name}`)", op)
+
+    def check_ending(self, op: Op, spec: RegionSpec, region: Region, names: Names | None) -> None:
+        """The terminator of a region must be one that it, or a region it is transparent to, allows."""
+        if not region.block.ops:
+            return
+        last = region.block.ops[-1]
+        if not last.definition.is_terminator:
+            return
+        target: Op | Kernel | None = op
+        current, allowed, inside = spec, list(spec.endings), names
+        while not any(e.op == last.name for e in allowed):
+            if "transparent" not in target.definition.traits:  # type: ignore[union-attr]
+                choices = " or ".join(f"`{e.op}`" for e in current.endings)
+                self.report(
+                    f"{op.name}.{spec.name}.ending",
+                    f"`{spec.name}` of `{op.name}` must end in {choices}, found `{last.name}`",
+                    last,
+                )
+                return
+            parent = _parent(target)  # type: ignore[arg-type]
+            if not isinstance(parent, Op):
+                if last.name != "return":
+                    self.report(
+                        f"{last.name}.outside",
+                        f"`{last.name}` stands in no region that it could end",
+                        last,
+                    )
+                return
+            outer_region = _region_of(target)  # type: ignore[arg-type]
+            current = parent.definition.regions[parent.regions.index(outer_region)]
+            allowed, target = list(current.endings), parent
+            try:
+                inside = bind_operation(parent)
+            except Mismatch:
+                return
+        if inside is None:
+            return
+        ending = next(e for e in allowed if e.op == last.name)
+        if ending.types is None:
+            return
+        wanted = evaluate(ending.types, inside)
+        wanted = tuple(wanted) if isinstance(wanted, (tuple, list)) else (wanted,)  # type: ignore[arg-type]
+        found = tuple(v.type for v in last.operands)
+        if wanted != found:
+            self.report(
+                f"{last.name}.types",
+                f"`{last.name}` must give ({', '.join(map(str, wanted))}) to `{target.name}`, "  # type: ignore[union-attr]
+                f"found ({', '.join(map(str, found))})",
+                last,
+            )
+
+
+def _region_of(op: Op) -> Region:
+    assert op.parent is not None and op.parent.parent is not None
+    return op.parent.parent
+
+
+def _parent(op: Op) -> Op | Kernel | None:
+    if op.parent is None or op.parent.parent is None:
+        return None
+    return op.parent.parent.parent
+
+
+def bind_operation(op: Op) -> Names:
+    """Match all operands, attributes and results of `op`; return what the record's names stand for.
+
+    Raises:
+        Mismatch: something does not fit the record.
+    """
+    definition = op.definition
+    names: Names = {}
+    if len(op.arguments) != len(definition.operands):
+        raise Mismatch(
+            "operands",
+            f"`{op.name}` has {len(definition.operands)} operand ports, found {len(op.arguments)}",
+        )
+    for port, argument in zip(definition.operands, op.arguments, strict=True):
+        if (port.multiplicity == "many") != isinstance(argument, tuple) or (
+            port.multiplicity == "one" and argument is None
+        ):
+            raise Mismatch(
+                f"{port.name}.count", f"`{port.name}` takes {port.multiplicity} value(s)"
+            )
+    bind_ports(definition.operands, op.arguments, names, definition)
+    _check_attributes(op, definition)
+    attribute_names(definition, op.attributes, names)  # type: ignore[arg-type]
+    grouped = _group(definition.results, tuple(r.type for r in op.results))
+    if grouped is None:
+        raise Mismatch(
+            "results", f"`{op.name}` has {len(definition.results)} results, found {len(op.results)}"
+        )
+    bind_ports(definition.results, grouped, names, definition)
+    return names
+
+
+def _group(ports: tuple[object, ...], types: tuple[Type, ...]) -> tuple[object, ...] | None:
+    """One entry per port out of a flat list of types, or None if the count does not fit."""
+    multiplicities = [p.multiplicity for p in ports]  # type: ignore[attr-defined]
+    fixed = multiplicities.count("one")
+    extra = len(types) - fixed
+    if extra < 0:
+        return None
+    grouped: list[object] = []
+    position = 0
+    for kind in multiplicities:
+        if kind == "one":
+            grouped.append(types[position])
+            position += 1
+        elif kind == "many":
+            grouped.append(types[position : position + extra])
+            position += extra
+            extra = 0
+        elif extra:
+            grouped.append(types[position])
+            position, extra = position + 1, extra - 1
+        else:
+            grouped.append(None)
+    return tuple(grouped) if position == len(types) else None
+
+
+def _check_attributes(op: Op, definition: Definition) -> None:
+    specs = definition.attribute_specs
+    for name, value in op.attributes.items():
+        if name not in specs:
+            known = ", ".join(specs) or "none"
+            raise Mismatch(
+                f"{name}.unknown", f"`{op.name}` has no attribute `{name}` (it has: {known})"
+            )
+        _check_attribute(op, specs[name], value)
+    for spec in definition.attributes:
+        if not spec.optional and spec.name not in op.attributes:
+            raise Mismatch(f"{spec.name}.missing", f"`{op.name}` needs the attribute `{spec.name}`")
+
+
+def _check_attribute(op: Op, spec: AttributeSpec, value: object) -> None:
+    kind = spec.kind
+    if kind.endswith("[]"):
+        ok = isinstance(value, tuple) and all(_fits(kind[:-2], v) for v in value)  # type: ignore[misc]
+    else:
+        ok = _fits(kind, value)
+    if not ok:
+        raise Mismatch(
+            f"{spec.name}.kind", f"`{spec.name}` takes {_describe(kind)}, found {value!s}"
+        )
+    if kind == "dense" and isinstance(value, Dense) and op.results:
+        type = op.results[0].type
+        if isinstance(type, TileType) and (
+            value.dtype is not type.element or value.shape != type.shape
+        ):
+            raise Mismatch(f"{spec.name}.type", f"`{spec.name}` is not a constant of {type}")
+    allowed = op.definition.allowed.get(spec.name)
+    if allowed is not None and value not in allowed:
+        choices = " | ".join(op.definition.where[spec.name])
+        raise Mismatch(
+            f"{spec.name}.value", f"`{spec.name}` of `{op.name}` may be {choices}, found {value}"
+        )
+
+
+def _describe(kind: str) -> str:
+    return " | ".join(ENUMS[kind]) if kind in ENUMS else f"a value of kind {kind}"
+
+
+def _fits(kind: str, value: object) -> bool:
+    if kind in ENUMS:
+        return isinstance(value, str) and value in ENUMS[kind]
+    checks: dict[str, tuple[type, ...]] = {
+        "unit": (bool,),
+        "bool": (bool,),
+        "int": (int,),
+        "float": (float, int),
+        "string": (str,),
+        "symbol": (str,),
+        "layout": (str,),
+        "dtype": (str,),
+        "dense": (Dense,),
+        "type": (Type,),
+        "dict": (dict,),
+        "numbers": (tuple,),
+    }
+    return isinstance(value, checks[kind]) and not (kind == "int" and isinstance(value, bool))
