@@ -1,6 +1,7 @@
 """Attributes: compile-time values on operations, arguments and kernels.
 
-An attribute is a bool (a unit attribute that is present is True), an int, a float, a string (enumerations and
+An attribute is a bool (a unit attribute that is present is True), an int, a float, a string
+(enumerations and
 symbols too), a type, a `Dense` constant, a tuple or a dictionary of these.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,9 @@ class Bits:
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """The elements of a constant tile, exactly: little-endian storage units, one element if `splat`.
+    """The elements of a constant tile, exactly.
+
+    data: little-endian storage units; one element if `splat`.
 
     Sub-byte elements take a byte each here (they are packed only in memory).
     """
@@ -89,23 +92,29 @@ def dense_from_literal(literal: object, type: TileType) -> Dense:
     """Make a constant from a parsed literal: a number, `Bits`, or nested lists of them.
 
     Raises:
-        ValueError: the nesting does not match the type, or a value does not fit; the text says which.
+        ValueError: the nesting does not match the type, or a value does not fit; the text says
+        which.
     """
     flat: list[object] = []
     _flatten(literal, type.shape if isinstance(literal, (list, tuple)) else (), flat, type)
     return Dense.of_bits([element_bits(item, type.dtype) for item in flat], type)
 
 
+def _items(literal: object) -> Sequence[object] | None:
+    return cast("Sequence[object]", literal) if isinstance(literal, (list, tuple)) else None
+
+
 def _flatten(literal: object, shape: tuple[int, ...], into: list[object], type: TileType) -> None:
+    items = _items(literal)
     if not shape:
-        if isinstance(literal, (list, tuple)):
+        if items is not None:
             raise ValueError(f"nested deeper than the rank of {type}")
         into.append(literal)
         return
-    if not isinstance(literal, (list, tuple)) or len(literal) != shape[0]:
-        found = len(literal) if isinstance(literal, (list, tuple)) else "a single value"
+    if items is None or len(items) != shape[0]:
+        found = "a single value" if items is None else len(items)
         raise ValueError(f"{type} needs {shape[0]} entries here, found {found}")
-    for item in literal:
+    for item in items:
         _flatten(item, shape[1:], into, type)
 
 

@@ -8,7 +8,7 @@ with builder.inside(loop.body): ...
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -59,7 +59,8 @@ class Builder:
 
         arguments: one per operand port, in the record's order; missing trailing ones are absent.
         types: the result types; None computes them from the record.
-        attributes: those that are None or equal to the record's default are left out. Regions are made empty,
+        attributes: those that are None or equal to the record's default are left out. Regions are
+        made empty,
             with the block arguments that the record computes.
 
         Raises:
@@ -99,7 +100,7 @@ class Builder:
         return op
 
     @contextmanager
-    def inside(self, region: Region) -> Iterator[Block]:
+    def inside(self, region: Region) -> Generator[Block]:
         """Append to the block of `region` for the length of a `with`."""
         outer, self.block = self.block, region.block
         try:
@@ -108,7 +109,7 @@ class Builder:
             self.block = outer
 
     @contextmanager
-    def at(self, span: Span) -> Iterator[None]:
+    def at(self, span: Span) -> Generator[None]:
         """Give `span` to what is built for the length of a `with`."""
         outer, self.span = self.span, span
         try:

@@ -1,4 +1,4 @@
-"""Structural equality of kernels: same operations, types, attributes and uses; names and spans aside."""
+"""Structural equality of kernels: operations, types, attributes and uses; not names or spans."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """The IR of every level: values, operations, blocks, regions, kernels, modules.
 
-Nothing here knows any particular operation: their classes are generated into `ops.py` from the records of
-spec/. An operation keeps its operands *by port*: one entry per operand port of its record, which is a value,
+Nothing here knows any particular operation: their classes are generated into `ops.py` from the
+records of
+spec/. An operation keeps its operands *by port*: one entry per operand port of its record, which
+is a value,
 None for an absent optional operand, or a tuple for a variadic one.
 """
 
@@ -40,7 +42,7 @@ class Value:
 
 
 class Op:
-    """One operation. The generated subclasses add a property per operand, attribute, result, region.
+    """One operation; the generated subclasses add a property per port, attribute and region.
 
     arguments: one entry per operand port (value, None or tuple of values).
     attributes: by name; an attribute equal to its default is absent.
@@ -169,7 +171,7 @@ class Kernel:
     body: Region
     level: Level = "tile"
     argument_attributes: tuple[dict[str, Attribute], ...] = ()
-    attributes: dict[str, Attribute] = field(default_factory=dict)
+    attributes: dict[str, Attribute] = field(default_factory=dict[str, "Attribute"])
     span: Span = NOWHERE
     comments: tuple[str, ...] = ()
 

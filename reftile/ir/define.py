@@ -1,13 +1,16 @@
 """Definitions: what a record says about an operation, parsed from its compact strings.
 
-A port is written `name: pattern`, `name?: pattern` (optional) or `name*: pattern` (any number). Patterns:
+A port is written `name: pattern`, `name?: pattern` (optional) or `name*: pattern` (any number).
+Patterns:
 
-    tile[m k; F]        a tile; each name binds an extent or the element type, and must agree if bound
+    tile[m k; F]        a tile; each name binds an extent or the element type, and must agree if
+    bound
     tile[*s; T]         a tile of any rank; `s` binds the whole shape
     tile[; i32]         a scalar of a fixed element type;  `_` and `*_` match anything
     tile[*s; ptr[T]]    a tile of pointers to T
     token               a token
-    view[V]             any view of tiles; `V` binds the type.  Also partition_view, tensor_view, buffer, ring, ...
+    view[V]             any view of tiles; `V` binds the type.  Also partition_view, tensor_view,
+    buffer, ring, ...
     any[A]              anything; `A` binds the type (for a variadic port: the tuple of types)
     (expression)        results only: the type, or the tuple of types of a variadic port, computed
 
@@ -66,7 +69,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class AttributeSpec:
-    """One attribute: its kind (an enumeration's name or a built-in kind), and default if any."""
+    """One attribute: its kind (an enumeration or a built-in kind), and default if any."""
 
     name: str
     kind: str
@@ -84,7 +87,9 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class RegionSpec:
-    """One region: the arguments of its block and how it may end. `optional` regions may be absent."""
+    """One attribute: its kind (an enumeration or a built-in kind) and its default if any."""
+    absent.
+    """
 
     name: str
     arguments: tuple[Port, ...]
@@ -200,6 +205,7 @@ def split_top(text: str, separator: str = ",") -> list[str]:
     return [p for p in parts if p]
 
 
+_MULTIPLICITIES: dict[str, Multiplicity] = {"": "one", "?": "optional", "*": "many"}
 _PORT = re.compile(r"(\w+)([?*]?)\s*:\s*(.+)$", re.S)
 
 
@@ -214,7 +220,7 @@ def parse_ports(text: str) -> tuple[Port, ...]:
         match = _PORT.match(part)
         if match is None:
             raise BadRecord(f"{part!r} is not a port (`name: pattern`)")
-        many: Multiplicity = {"": "one", "?": "optional", "*": "many"}[match[2]]  # type: ignore[assignment]
+        many = _MULTIPLICITIES[match[2]]
         ports.append(Port(match[1], many, parse_pattern(match[3])))
     return tuple(ports)
 
@@ -269,7 +275,8 @@ def _term(text: str) -> Term:
 
 _ATTRIBUTE = re.compile(r"(\w+)(\??)\s*:\s*([\w\[\]]+)\s*(?:=\s*(.+))?$")
 BUILTIN_KINDS = frozenset(
-    "unit int int[] bool bool[] float string string[] dense numbers type dtype symbol dict layout".split()
+    "unit int int[] bool bool[] float string string[] dense numbers type dtype symbol dict "
+    "layout".split()
 )
 
 
@@ -312,7 +319,7 @@ _REGION = re.compile(r"(\w+)(\??)\s*\((.*?)\)\s*->\s*(.+)$", re.S)
 
 
 def parse_regions(text: str) -> tuple[RegionSpec, ...]:
-    """Parse `body(iv: tile[; I], carried*: any[A]) -> continue(A) | break(R)`, separated by commas."""
+    """Parse regions such as `body(iv: tile[; I]) -> continue(A) | break(R)`."""
     regions: list[RegionSpec] = []
     for part in split_top(text):
         head, arrow, tail = part.rpartition("->")

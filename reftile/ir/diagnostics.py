@@ -1,6 +1,7 @@
 """Diagnostics: what is wrong, where, and what to do about it.
 
-A user's mistake becomes a `ReftileError` that carries one `Diagnosis`; a fault of ours becomes a `Bug`.
+A user's mistake becomes a `ReftileError` that carries one `Diagnosis`; a fault of ours becomes a
+`Bug`.
 Neither is ever shown as a traceback by the command line.
 """
 

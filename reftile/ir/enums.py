@@ -1,6 +1,6 @@
-"""Enumerations, classes of element types and accuracy limits, generated from spec/. Do not edit."""
+"""Enumerations, classes of dtypes, accuracy limits, generated from spec/."""
 
-# ruff: noqa: E501
+# ruff: noqa: E501, RUF100
 from __future__ import annotations
 
 from typing import Any

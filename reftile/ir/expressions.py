@@ -1,6 +1,7 @@
 """The expression language of records: a whitelisted subset of Python expressions.
 
-Rules, result types and meanings are written in it. It has no statements, no attributes beyond those of types,
+Rules, result types and meanings are written in it. It has no statements, no attributes beyond
+those of types,
 and no calls beyond a stated vocabulary, so that another language can implement it.
 """
 
@@ -75,7 +76,8 @@ _NODES = (
     ast.Starred,
 )
 _TYPE_FIELDS = frozenset(
-    "tile tile_type tensor element shape strides padding dim_map rank sparse_dim traversal buffer stages count "
+    "tile tile_type tensor element shape strides padding dim_map rank sparse_dim traversal "
+    "buffer stages count "
     "arrivals layout dtype pointee name size size_bytes access bits kind scope".split()
 )
 

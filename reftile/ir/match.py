@@ -200,7 +200,7 @@ def infer_results(definition: Definition, names: Names) -> tuple[Type, ...] | No
 
 
 def instantiate(pattern: Pattern, names: Names) -> object | None:
-    """The type (or tuple of types) that a pattern writes with `names`, or None if it leaves one open."""
+    """The type (or tuple of types) that a pattern writes, or None if it leaves one open."""
     if pattern.code is not None:
         try:
             return evaluate(pattern.code, names)

@@ -1,8 +1,9 @@
-"""Every operation, generated from the records of spec/. Do not edit: run
-`python -m reftile.ir.records`.
+"""Every operation, generated from the records of spec/.
+
+Do not edit: run `python -m reftile.ir.records`.
 """
 
-# ruff: noqa: D102, E501
+# ruff: noqa: E501
 from __future__ import annotations
 
 from typing import cast
@@ -10,7 +11,6 @@ from typing import cast
 from reftile.ir.attributes import Attribute, Dense
 from reftile.ir.core import Op, Region, Value
 from reftile.ir.define import Definition, Rule
-from reftile.ir.types import Type
 
 
 class Addi(Op):

@@ -1,11 +1,15 @@
-"""Read kernels from text. One grammar serves every operation of every level:
+"""Read kernels from text.
 
-    %out, %t = name %operand, [%variadic, %operands], optional=%operand {attribute = 1, unit} : type, type
+One grammar serves every operation of every level:
+
+    %out, %t = name %operand, [%variadic, %operands], optional=%operand {attribute = 1, unit} :
+    type, type
         region(%argument: type) { ... }
 
 A file holds comments (`//`), an optional `module @name`, module-level operations and kernels:
 
-    tile kernel @add(%x: tile<ptr<f32>> {access = "read_only"}, %n: tile<i32>) attributes {...} { ... }
+    tile kernel @add(%x: tile<ptr<f32>> {access = "read_only"}, %n: tile<i32>) attributes {...} {
+    ... }
 """
 
 from __future__ import annotations
@@ -138,7 +142,8 @@ class _Parser:
             else:
                 raise self.error(
                     "syntax",
-                    f"expected `tile kernel`, `pipe kernel`, `simt kernel` or a global, found `{word}`",
+                    "expected `tile kernel`, `pipe kernel`, `simt kernel` or a global, "
+                    f"found `{word}`",
                     start,
                     start + len(word),
                 )

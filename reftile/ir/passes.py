@@ -50,7 +50,8 @@ def run_passes(
     """Run `passes` in order.
 
     Raises:
-        Bug: a pass left a kernel that does not verify, or raised; it names the pass and holds the text before.
+        Bug: a pass left a kernel that does not verify, or raised; it names the pass and holds the
+        text before.
     """
     report = PassReport(kernel)
     for run in passes:

@@ -11,7 +11,7 @@ INDENT = "  "
 
 
 def show(thing: Module | Kernel | Op) -> str:
-    """Return the text of a module, a kernel or a single operation (names are then as they stand)."""
+    """Return the text of a module, a kernel or a single operation (names as they stand)."""
     printer = _Printer()
     if isinstance(thing, Module):
         return printer.module(thing)

@@ -3,7 +3,8 @@
     python -m reftile.ir.records            # rewrite them
     python -m reftile.ir.records --check    # fail if they differ from what spec/ says
 
-Chapters hold fenced records: ```toml op```, ```toml enum```, ```toml class``` (a set of element types),
+Chapters hold fenced records: ```toml op```, ```toml enum```, ```toml class``` (a set of element
+types),
 ```toml accuracy```. spec/ is read here and by tests, never when reftile is imported.
 """
 
@@ -15,8 +16,9 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from reftile.ir.define import (
     BUILTIN_KINDS,
@@ -27,11 +29,14 @@ from reftile.ir.define import (
 )
 from reftile.ir.dtypes import DTYPES
 
+Table: TypeAlias = Mapping[str, Any]
+
 SPEC = Path(__file__).resolve().parents[2] / "spec"
 HERE = Path(__file__).resolve().parent
 _FENCE = re.compile(r"^```toml (op|enum|class|accuracy)\n(.*?)^```", re.M | re.S)
 _FIELDS = frozenset(
-    "name summary operands attributes results regions where rule levels since until effects traits meaning "
+    "name summary operands attributes results regions where rule levels since until effects "
+    "traits meaning "
     "accuracy poison tile_ir targets example notes".split()
 )
 _EFFECTS = frozenset(
@@ -94,7 +99,7 @@ def load(folder: Path = SPEC) -> Spec:
     return spec
 
 
-def _fences(folder: Path) -> Iterator[tuple[str, Mapping[str, object], str, int, str]]:
+def _fences(folder: Path) -> Iterator[tuple[str, Table, str, int, str]]:
     for chapter in sorted(folder.glob("**/*.md")):
         text = chapter.read_text(encoding="utf-8")
         previous = 0
@@ -122,7 +127,7 @@ def _expand(text: str, classes: Mapping[str, tuple[str, ...]], where: str) -> tu
     return tuple(dict.fromkeys(names))
 
 
-def _definition(table: Mapping[str, object], spec: Spec, where: str) -> Definition:
+def _definition(table: Table, spec: Spec, where: str) -> Definition:
     unknown = set(table) - _FIELDS
     if unknown:
         raise BadRecord(f"unknown fields {sorted(unknown)}")
@@ -136,32 +141,33 @@ def _definition(table: Mapping[str, object], spec: Spec, where: str) -> Definiti
         where={},
         rules=tuple(
             Rule(key, _flat(r["check"]), _flat(r["say"]), _flat(r.get("hint", "")))
-            for key, r in dict(table.get("rule", {})).items()  # type: ignore[call-overload]
+            for key, r in dict[str, Table](table.get("rule", {})).items()
         ),
-        levels=tuple(table.get("levels", ["tile"])),  # type: ignore[arg-type]
+        levels=tuple(table.get("levels", ["tile"])),
         since=str(table.get("since", "1.0")),
         effects=str(table.get("effects", "pure")),
-        traits=tuple(table.get("traits", [])),  # type: ignore[arg-type]
+        traits=tuple(table.get("traits", [])),
         meaning=_flat(table.get("meaning", "")),
         accuracy=str(table.get("accuracy", "")),
         poison=str(table.get("poison", "")),
-        tile_ir=dict(table.get("tile_ir", {})),  # type: ignore[call-overload]
-        targets=tuple(table.get("targets", [])),  # type: ignore[arg-type]
+        tile_ir=dict(table.get("tile_ir", {})),
+        targets=tuple(table.get("targets", [])),
     )
     attributes = {a.name: a for a in definition.attributes}
     conditions: dict[str, tuple[str, ...]] = {}
-    for variable, text in dict(table.get("where", {})).items():  # type: ignore[call-overload]
+    for variable, text in dict[str, str](table.get("where", {})).items():
         if variable in attributes:
             conditions[variable] = tuple(t.strip() for t in str(text).split("|"))
         else:
             conditions[variable] = _expand(str(text), spec.classes, where)
-    definition = Definition(**{**_fields_of(definition), "where": conditions})
+    definition = replace(definition, where=conditions)
     _check(definition, spec)
     return definition
 
 
-def _fields_of(definition: Definition) -> dict[str, object]:
-    return {name: getattr(definition, name) for name in Definition.__dataclass_fields__}
+def _fields_of(definition: Definition) -> dict[str, tuple[object, object]]:
+    """(value, default) of each field."""
+    return {f.name: (getattr(definition, f.name), f.default) for f in fields(definition)}
 
 
 def _flat(text: object) -> str:
@@ -181,9 +187,9 @@ def _check(definition: Definition, spec: Spec) -> None:
             and kind not in spec.enums
         ):
             raise BadRecord(f"attribute `{attribute.name}` has the unknown kind `{attribute.kind}`")
-        if kind in spec.enums and attribute.default is not None:
-            if attribute.default not in spec.enums[kind]:
-                raise BadRecord(f"`{attribute.default}` is not a `{kind}`")
+        values = spec.enums.get(kind)
+        if values and attribute.default is not None and attribute.default not in values:
+            raise BadRecord(f"`{attribute.default}` is not a `{kind}`")
     names = [p.name for p in (*definition.operands, *definition.results)]
     names += [a.name for a in definition.attributes] + [r.name for r in definition.regions]
     for name in names:
@@ -198,7 +204,8 @@ def _check(definition: Definition, spec: Spec) -> None:
 
 
 _RESERVED = frozenset(
-    "arguments attributes comments parent regions results span name definition operands walk".split()
+    "arguments attributes comments parent regions results span name definition operands "
+    "walk".split()
 )
 
 
@@ -210,11 +217,12 @@ def class_name(op: str) -> str:
 def render_ops(spec: Spec) -> str:
     """The text of ops.py."""
     lines = [
-        '"""Every operation, generated from the records of spec/. Do not edit: run',
-        "`python -m reftile.ir.records`.",
+        '"""Every operation, generated from the records of spec/.',
+        "",
+        "Do not edit: run `python -m reftile.ir.records`.",
         '"""',
         "",
-        "# ruff: noqa: D102, E501",
+        "# ruff: noqa: E501",
         "from __future__ import annotations",
         "",
         "from typing import cast",
@@ -222,7 +230,6 @@ def render_ops(spec: Spec) -> str:
         "from reftile.ir.attributes import Attribute, Dense",
         "from reftile.ir.core import Op, Region, Value",
         "from reftile.ir.define import Definition, Rule",
-        "from reftile.ir.types import Type",
         "",
     ]
     for record in spec.ops.values():
@@ -241,8 +248,7 @@ def _render_class(definition: Definition) -> list[str]:
         f'    name = "{definition.name}"',
         "    definition = Definition(",
     ]
-    for key, value in _fields_of(definition).items():
-        default = Definition.__dataclass_fields__[key].default
+    for key, (value, default) in _fields_of(definition).items():
         if key == "rules":
             if value:
                 lines.append("        rules=(")
@@ -319,9 +325,9 @@ def _python_kind(kind: str) -> str:
 def render_enums(spec: Spec) -> str:
     """The text of enums.py."""
     lines = [
-        '"""Enumerations, classes of element types and accuracy limits, generated from spec/. Do not edit."""',
+        '"""Enumerations, classes of dtypes, accuracy limits, generated from spec/."""',
         "",
-        "# ruff: noqa: E501",
+        "# ruff: noqa: E501, RUF100",
         "from __future__ import annotations",
         "",
         "from typing import Any",

@@ -1,7 +1,8 @@
 """Pattern rewriting: functions that look at one operation and replace it, or say why they did not.
 
 def double_negation(op: Op, rewriter: Rewriter) -> None:
-    inner = rewriter.defining(op.arguments[0], ops.Negi) or no_match("the operand is not a negation")
+    inner = rewriter.defining(op.arguments[0], ops.Negi) or no_match("the operand is not a
+    negation")
     rewriter.replace(op, [inner.source])
 """
 

@@ -26,7 +26,8 @@ from reftile.ir.types import (
 )
 
 LARGEST_TILE = 1 << 26
-"""Elements of a tile at most: beyond that a text is a mistake, and interpreting it would exhaust memory."""
+"""Elements of a tile at most: beyond that a text is a mistake, and interpreting it would exhaust
+memory."""
 
 _PADDINGS = frozenset({"zero", "neg_zero", "nan", "pos_inf", "neg_inf"})
 

@@ -1,6 +1,7 @@
 """The types of values: tiles, pointers, views, tokens, and what `pipe` and `simt` add.
 
-Every type is a frozen value that prints as the text form reads it. Extents and strides are in elements;
+Every type is a frozen value that prints as the text form reads it. Extents and strides are in
+elements;
 `None` is an extent or stride known only at run time and prints as `?`.
 """
 
@@ -263,7 +264,8 @@ class FragmentType(Type):
 
     def __str__(self) -> str:
         element = self.element.name if isinstance(self.element, DType) else str(self.element)
-        return f"fragment<{dims(self.shape)}{'x' if self.shape else ''}{element}, layout={self.layout}>"
+        head = f"{dims(self.shape)}{'x' if self.shape else ''}{element}"
+        return f"fragment<{head}, layout={self.layout}>"
 
 
 def scalar(element: Element) -> TileType:

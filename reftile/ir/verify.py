@@ -1,13 +1,14 @@
 """Check a kernel against the records: structure, dominance, types, named rules.
 
-Every finding has a span, a rule id, what was found and what is needed, and where the record gives one, a hint.
+Every finding has a span, a rule id, what was found and what is needed, and where the record gives
+one, a hint.
 """
 
 from __future__ import annotations
 
 from reftile.ir.attributes import Dense
 from reftile.ir.core import Block, Kernel, Module, Op, Region, Value
-from reftile.ir.define import AttributeSpec, Definition, RegionSpec
+from reftile.ir.define import AttributeSpec, Definition, Port, RegionSpec
 from reftile.ir.diagnostics import Diagnosis, ReftileErrors
 from reftile.ir.enums import ENUMS
 from reftile.ir.expressions import evaluate
@@ -83,13 +84,13 @@ class _Checker:
                 )
             self.check_op(op, visible)
             visible.update(op.results)
-        if not block.ops or not block.ops[-1].definition.is_terminator:
-            if isinstance(owner, Op):
-                self.report(
-                    "block.no_terminator",
-                    f"a region of `{owner.name}` does not end in a terminator",
-                    owner,
-                )
+        ended = bool(block.ops) and block.ops[-1].definition.is_terminator
+        if not ended and isinstance(owner, Op):
+            self.report(
+                "block.no_terminator",
+                f"a region of `{owner.name}` does not end in a terminator",
+                owner,
+            )
 
     def check_op(self, op: Op, visible: set[Value]) -> None:
         definition = op.definition
@@ -104,13 +105,15 @@ class _Checker:
         if self.level not in definition.levels and definition.levels:
             self.report(
                 f"{op.name}.level",
-                f"`{op.name}` belongs to {' and '.join(definition.levels)}, found in a {self.level} kernel",
+                f"`{op.name}` belongs to {' and '.join(definition.levels)}, "
+                f"found in a {self.level} kernel",
                 op,
             )
         if definition.targets and self.target and self.target not in definition.targets:
             self.report(
                 f"{op.name}.target",
-                f"`{op.name}` exists on {', '.join(definition.targets)}, and the kernel is for {self.target}",
+                f"`{op.name}` exists on {', '.join(definition.targets)}, "
+                f"and the kernel is for {self.target}",
                 op,
             )
         try:
@@ -142,7 +145,7 @@ class _Checker:
                 op,
             )
             return
-        outer = set() if "isolated" in op.definition.traits else visible
+        outer: set[Value] = set() if "isolated" in op.definition.traits else visible
         for spec, region in zip(specs, op.regions, strict=False):
             if names is not None:
                 self.check_region_arguments(op, spec, region, names)
@@ -167,7 +170,7 @@ class _Checker:
             self.report(f"{op.name}.{spec.name}.{error.rule}", f"{error.message} (`{op.name}`)", op)
 
     def check_ending(self, op: Op, spec: RegionSpec, region: Region, names: Names | None) -> None:
-        """The terminator of a region must be one that it, or a region it is transparent to, allows."""
+        """The terminator must be allowed by the region, or by one it is transparent to."""
         if not region.block.ops:
             return
         last = region.block.ops[-1]
@@ -260,9 +263,9 @@ def bind_operation(op: Op) -> Names:
     return names
 
 
-def _group(ports: tuple[object, ...], types: tuple[Type, ...]) -> tuple[object, ...] | None:
+def _group(ports: tuple[Port, ...], types: tuple[Type, ...]) -> tuple[object, ...] | None:
     """One entry per port out of a flat list of types, or None if the count does not fit."""
-    multiplicities = [p.multiplicity for p in ports]  # type: ignore[attr-defined]
+    multiplicities = [p.multiplicity for p in ports]
     fixed = multiplicities.count("one")
     extra = len(types) - fixed
     if extra < 0:
