@@ -87,9 +87,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class RegionSpec:
-    """One attribute: its kind (an enumeration or a built-in kind) and its default if any."""
-    absent.
-    """
+    """One region: its block's arguments and how it may end; an `optional` one may be absent."""
 
     name: str
     arguments: tuple[Port, ...]
