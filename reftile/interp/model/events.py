@@ -1,0 +1,155 @@
+"""Event programs: the form in which the memory model sees a program.
+
+This is the meeting point. Litmus texts (`litmus`) and tile kernels are translated to a `Program`;
+the explorer, the view machine, the PTX lowering and the pictures start from it. A program is of
+litmus size: loops are unrolled, every operation instance is listed with the accesses of its
+elements, and locations are known:
+
+* An access whose address depends on a value is given as several accesses with disjoint guards
+  `index == k`, all writing the same register.
+* A branch is a guard on the operations inside it, an element's mask a guard on its access.
+* The program shall be in the if-converted, simplified form of the specification, because
+  dependences are read off it: a store that both arms of a branch do with one value is one operation
+  without the guard.
+* A token that comes out of an `if` is a join whose edges carry the guards of the arms.
+
+`EventSet` lists the events that a program can have and the relations between them that no candidate
+changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from reftile.interp.model.values import TRUE, Expr, Modify, Value, join, part
+from reftile.ir.diagnostics import NOWHERE, Span
+
+Order = Literal["weak", "relaxed", "acquire", "release", "acq_rel"]
+Scope = Literal["block", "device", "sys"]
+Kind = Literal["load", "store", "rmw", "cas"]
+
+ORDERS: Mapping[Kind, tuple[Order, ...]] = {
+    "load": ("weak", "relaxed", "acquire"),
+    "store": ("weak", "relaxed", "release"),
+    "rmw": ("relaxed", "acquire", "release", "acq_rel"),
+    "cas": ("relaxed", "acquire", "release", "acq_rel"),
+}
+SCOPES: tuple[Scope, ...] = ("block", "device", "sys")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Bytes [start, start + size) of a buffer."""
+
+    buffer: str
+    start: int
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.buffer}[{self.start}:{self.start + self.size}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What an operation does to one element.
+
+    guard: 1 where the element is not masked off and, for a computed address, where the address is
+    this one.
+    value: what a store stores, a read-modify-write combines, or a compare and swap writes.
+    register: receives what was read; several accesses with disjoint guards may share it.
+    otherwise: what the register holds when the operation runs but no access does (padding); None is
+    poison.
+    name: how messages write the element, such as `x[3]`.
+    """
+
+    kind: Kind
+    location: Location
+    guard: Expr = TRUE
+    value: Expr | None = None
+    compare: Expr | None = None
+    modify: Modify = "xchg"
+    register: str = ""
+    otherwise: Expr | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A token taken from operation `op` of the same block, where `guard` holds."""
+
+    op: str
+    guard: Expr = TRUE
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One memory operation instance; without accesses it joins tokens.
+
+    name: unique in its block; it names the operation's token too.
+    """
+
+    name: str
+    accesses: tuple[Access, ...] = ()
+    order: Order = "weak"
+    scope: Scope | None = None
+    guard: Expr = TRUE
+    after: tuple[Edge, ...] = ()
+    text: str = field(default="", compare=False)
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block of the grid; launches are numbered in stream order."""
+
+    name: str
+    ops: tuple[Op, ...]
+    device: int = 0
+    launch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Memory of `len(initial)` elements of `element_size` bytes; `UNINIT` was never written."""
+
+    name: str
+    element_size: int
+    initial: tuple[Value, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the buffer."""
+        return self.element_size * len(self.initial)
+
+    def contents(self, start: int, size: int) -> Value:
+        """Return the initial value of `size` bytes from byte `start`."""
+        parts: list[tuple[Value, int]] = []
+        for byte in range(start, start + size):
+            element, offset = divmod(byte, self.element_size)
+            parts.append((part(self.initial[element], offset, 1), 1))
+        return join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """The host reads a location into a register after everything."""
+
+    register: str
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Buffers, blocks, what the host looks at, and the outcome asked for (None: no question)."""
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    blocks: tuple[Block, ...]
+    exits: tuple[Exit, ...] = ()
+    exists: Expr | None = None
+
+    def buffer(self, name: str) -> Buffer:
+        """Return the buffer of that name."""
+        return next(b for b in self.buffers if b.name == name)

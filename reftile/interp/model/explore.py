@@ -1,0 +1,224 @@
+"""Every consistent execution of an event program.
+
+Reads are given their writes one by one, in an order that follows the dataflow: the next read is the
+first that is known to happen. After each choice, values and guards are propagated and the axioms
+are asked; an axiom that more edges cannot mend ends the branch. When all reads have a write, a
+coherence order is searched pair by pair in the same way. The outcome and the race of a candidate do
+not depend on coherence, so one order suffices unless all are asked for.
+
+"Race-free" is claimed only by a search that went through everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import log10
+
+from reftile.interp.model.candidate import Candidate
+from reftile.interp.model.evaluate import Evaluator, Relation
+from reftile.interp.model.event_set import EventSet
+from reftile.interp.model.events import Program
+from reftile.interp.model.execution import Execution, Result
+from reftile.interp.model.relations import Model, spec_model
+from reftile.interp.model.values import TRUE, Special, constants, evaluate
+from reftile.ir.diagnostics import ReftileError, fail
+
+EVENT_LIMIT = 160
+STEP_LIMIT = 200_000
+
+
+class Explorer:
+    """The search over one set of events under one model."""
+
+    def __init__(
+        self,
+        events: EventSet,
+        model: Model,
+        step_limit: int = STEP_LIMIT,
+        stop_at_race: bool = False,
+        all_executions: bool = False,
+    ) -> None:
+        if len(events.events) > EVENT_LIMIT:
+            raise too_large(events, f"more than {EVENT_LIMIT} events")
+        self.events, self.space = events, events.space
+        self.evaluator = Evaluator(model, events.space, events.base)
+        self.step_limit = step_limit
+        self.stop_at_race, self.all_executions = stop_at_race, all_executions
+        self.result = Result(events.program)
+        self._guards = {e.guard for _, op in events.ops for e in op.after if e.guard != TRUE}
+        self._tok = 0 if self._guards else events.token_relation()
+        self._possible: dict[tuple[int, int], bool] = {}
+
+    def run(self) -> Result:
+        """Search everything and return what was found."""
+        for _ in self.executions():
+            if self.stop_at_race and self.result.races:
+                self.result.complete = False
+                break
+        return self.result
+
+    def executions(self) -> Iterator[Execution]:
+        """Yield consistent executions: one for each new outcome or first race, or all of them."""
+        yield from self._extend(Candidate(self.events))
+
+    # Reads
+
+    def _extend(self, candidate: Candidate) -> Iterator[Execution]:
+        self.result.steps += 1
+        if self.result.steps > self.step_limit:
+            raise too_large(self.events, f"no end after {self.step_limit} candidates")
+        if not candidate.settle():
+            return
+        tok = self._tokens(candidate)
+        if self.evaluator.broken(candidate.rf, candidate.co, tok, complete=False):
+            return
+        read = self._next_read(candidate)
+        if read is not None:
+            for write in self._sources(candidate, read):
+                yield from self._extend(candidate.with_source(read, write))
+        elif candidate.open:
+            yield from self._guess(candidate)
+        else:
+            yield from self._finish(candidate, tok)
+
+    def _tokens(self, candidate: Candidate) -> Relation:
+        if not self._guards:
+            return self._tok
+        holds = {g: evaluate(g, candidate.registers) == 1 for g in self._guards}
+        return self.events.token_relation(holds)
+
+    def _next_read(self, candidate: Candidate) -> int | None:
+        for number in candidate.open:
+            if candidate.exists[number] == 1:
+                for read in self.events.units[number].reads:
+                    if read not in candidate.reads_from:
+                        return read
+        return None
+
+    def _sources(self, candidate: Candidate, read: int) -> list[int]:
+        """The writes that a read may still read from."""
+        events = self.events.events
+        return [
+            write
+            for write in self.events.written[events[read].granule]
+            if events[write].unit != events[read].unit
+            and candidate.writes[events[write].unit] != 0
+            and self._is_possible(write, read)
+        ]
+
+    def _is_possible(self, write: int, read: int) -> bool:
+        """Whether the axioms permit this edge on its own."""
+        known = self._possible.get((write, read))
+        if known is None:
+            rf = 1 << write * self.space.size + read
+            known = self.evaluator.broken(rf, 0, self._tok, complete=False) is None
+            self._possible[write, read] = known
+        return known
+
+    # Values that justify themselves: reached only by a model without the axiom against them
+
+    def _guess(self, candidate: Candidate) -> Iterator[Execution]:
+        for number in candidate.open:
+            reads = self.events.units[number].reads
+            if candidate.exists[number] == 1 and reads and number not in candidate.guessed:
+                for value in sorted(self._domain()):
+                    yield from self._extend(candidate.with_guess(number, value))
+                return
+
+    def _domain(self) -> set[int]:
+        program, found = self.events.program, {0, 1}
+        for buffer in program.buffers:
+            found.update(v for v in buffer.initial if not isinstance(v, Special))
+        for unit in self.events.units:
+            for expr in (unit.guard, unit.access.value, unit.access.compare, program.exists):
+                if expr is not None:
+                    found.update(constants(expr))
+        return found
+
+    # Finished candidates
+
+    def _finish(self, candidate: Candidate, tok: Relation) -> Iterator[Execution]:
+        result = self.result
+        outcome = tuple(sorted(candidate.registers.items()))
+        exists = candidate.event_set()
+        race = self.space.restrict(self.evaluator.race(candidate.rf, candidate.co, tok), exists)
+        is_news = outcome not in result.outcomes or (race and not result.races)
+        if not is_news and not self.all_executions:
+            return
+        for co in self._coherence(candidate, tok, exists):
+            found = Execution(
+                self.events, candidate.reads_from, candidate.rf, co, tok, exists, outcome, race
+            )
+            result.executions += 1
+            result.outcomes.setdefault(outcome, found)
+            result.races = result.races or found.races()
+            result.poisoned = result.poisoned or candidate.poisoned
+            yield found
+            if not self.all_executions:
+                return
+
+    def _coherence(self, candidate: Candidate, tok: Relation, exists: int) -> Iterator[Relation]:
+        """Yield the coherence orders that the axioms permit."""
+        rf, size = candidate.rf, self.space.size
+        wanted = self.evaluator.order_pairs(rf, candidate.co, tok)
+        wanted |= self.space.inverse(wanted)
+        pairs = [
+            (a, b)
+            for writes in self.events.written
+            for i, a in enumerate(writes[1:], 1)
+            for b in writes[i + 1 :]
+            if exists >> a & exists >> b & wanted >> a * size + b & 1
+        ]
+
+        def order(at: int, co: Relation) -> Iterator[Relation]:
+            while at < len(pairs):
+                a, b = pairs[at]
+                if not (co >> a * size + b | co >> b * size + a) & 1:
+                    break
+                at += 1
+            if at == len(pairs):
+                if self.evaluator.broken(rf, co, tok, complete=True) is None:
+                    yield co
+                return
+            for first, second in (pairs[at], pairs[at][::-1]):
+                extended = self.space.closure(co | 1 << first * size + second)
+                self.result.steps += 1
+                if self.evaluator.broken(rf, extended, tok, complete=False) is None:
+                    yield from order(at + 1, extended)
+
+        yield from order(0, candidate.co)
+
+
+def too_large(events: EventSet, why: str) -> ReftileError:
+    """Return the error that a program cannot be explored, with its sizes."""
+    reads = [len(events.written[e.granule]) for e in events.events if e.kind == "R"]
+    digits = sum(log10(max(1, n)) for n in reads)
+    return fail(
+        "model.too_large",
+        f"`{events.program.name}` is too large to explore: {why}; it has {len(events.events)} "
+        f"events, {len(reads)} reads with up to {max(reads, default=0)} writes each (about "
+        f"10^{digits:.0f} combinations), and up to {max(map(len, events.written), default=0)} "
+        f"writes to one location",
+        hint="use fewer blocks, elements or iterations, or sample with the view machine",
+    )
+
+
+def explore(
+    program: Program | EventSet,
+    model: Model | None = None,
+    step_limit: int = STEP_LIMIT,
+    stop_at_race: bool = False,
+    all_executions: bool = False,
+) -> Result:
+    """Return every outcome and the races of a program.
+
+    model: the specification's by default.
+    stop_at_race: stop at the first race, as nothing is promised then.
+    all_executions: enumerate every `rf` and every `co`, not one execution for each outcome.
+
+    Raises:
+        ReftileError: `model.too_large`, with the sizes.
+    """
+    events = program if isinstance(program, EventSet) else EventSet(program)
+    explorer = Explorer(events, model or spec_model(), step_limit, stop_at_race, all_executions)
+    return explorer.run()

@@ -1,0 +1,211 @@
+"""Values of event programs: integers, poison, and expressions over registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, assert_never
+
+
+class Special(Enum):
+    """Values that are no number."""
+
+    UNINIT = "UNINIT"
+    """Poison: memory never written, or an element that was not loaded."""
+    UNKNOWN = "UNKNOWN"
+    """Not determined yet in a candidate under construction; never part of an outcome."""
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+UNINIT, UNKNOWN = Special.UNINIT, Special.UNKNOWN
+Value = int | Special
+
+BinaryOp = Literal["+", "-", "*", "&", "|", "^", "==", "!=", "<", "<=", ">", ">="]
+BINARY: Mapping[BinaryOp, Callable[[int, int], int]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "&": lambda a, b: a & b,
+    "|": lambda a, b: a | b,
+    "^": lambda a, b: a ^ b,
+    "==": lambda a, b: int(a == b),
+    "!=": lambda a, b: int(a != b),
+    "<": lambda a, b: int(a < b),
+    "<=": lambda a, b: int(a <= b),
+    ">": lambda a, b: int(a > b),
+    ">=": lambda a, b: int(a >= b),
+}
+
+Modify = Literal["add", "and", "or", "xor", "max", "min", "xchg"]
+MODIFY: Mapping[Modify, Callable[[int, int], int]] = {
+    "add": lambda old, arg: old + arg,
+    "and": lambda old, arg: old & arg,
+    "or": lambda old, arg: old | arg,
+    "xor": lambda old, arg: old ^ arg,
+    "max": max,
+    "min": min,
+    "xchg": lambda old, arg: arg,
+}
+"""What a read-modify-write stores, from the value read and its operand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A known value."""
+
+    value: int
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Reg:
+    """What the load, read-modify-write or exit read of this register name returned."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Arithmetic or a comparison (1 or 0); poison if an operand is."""
+
+    op: BinaryOp
+    lhs: Expr
+    rhs: Expr
+
+    def __str__(self) -> str:
+        return f"({self.lhs} {self.op} {self.rhs})"
+
+
+@dataclass(frozen=True, slots=True)
+class IsUninit:
+    """1 if the operand is poison, else 0; for conditions on outcomes only."""
+
+    arg: Expr
+
+    def __str__(self) -> str:
+        return f"uninit({self.arg})"
+
+
+Expr = Const | Reg | Bin | IsUninit
+TRUE, FALSE = Const(1), Const(0)
+
+
+def binary(op: BinaryOp, lhs: Expr, rhs: Expr) -> Expr:
+    """Return `lhs op rhs`, simplified so that it names only registers its value depends on."""
+    match lhs, rhs:
+        case Const(a), Const(b):
+            return Const(BINARY[op](a, b))
+        case (Const(0), _) | (_, Const(0)) if op in ("*", "&"):
+            return FALSE
+        case (Const(0), other) | (other, Const(0)) if op in ("+", "|", "^"):
+            return other
+        case _ if lhs == rhs and op in ("-", "^", "!=", "<", ">"):
+            return FALSE
+        case _ if lhs == rhs and op in ("==", "<=", ">="):
+            return TRUE
+        case _:
+            return Bin(op, lhs, rhs)
+
+
+def both(lhs: Expr, rhs: Expr) -> Expr:
+    """Return the conjunction of two conditions (0 or 1 each)."""
+    if lhs in (TRUE, rhs):
+        return rhs
+    return lhs if rhs == TRUE else binary("&", lhs, rhs)
+
+
+def negate(condition: Expr) -> Expr:
+    """Return the negation of a condition."""
+    return binary("==", condition, FALSE)
+
+
+def registers(expr: Expr) -> Iterator[str]:
+    """Yield the names of the registers in an expression."""
+    match expr:
+        case Const():
+            return
+        case Reg(name):
+            yield name
+        case Bin(_, lhs, rhs):
+            yield from registers(lhs)
+            yield from registers(rhs)
+        case IsUninit(arg):
+            yield from registers(arg)
+        case _:
+            assert_never(expr)
+
+
+def constants(expr: Expr) -> Iterator[int]:
+    """Yield the constants in an expression."""
+    match expr:
+        case Const(value):
+            yield value
+        case Reg():
+            return
+        case Bin(_, lhs, rhs):
+            yield from constants(lhs)
+            yield from constants(rhs)
+        case IsUninit(arg):
+            yield from constants(arg)
+        case _:
+            assert_never(expr)
+
+
+def evaluate(expr: Expr, env: Mapping[str, Value]) -> Value:
+    """Return the value of an expression; a register missing in `env` is `UNKNOWN`.
+
+    A conjunction with a known 0 is 0 whatever the other side is, as a branch not taken looks at
+    nothing inside it.
+    """
+    match expr:
+        case Const(value):
+            return value
+        case Reg(name):
+            return env.get(name, UNKNOWN)
+        case Bin(op, lhs, rhs):
+            a, b = evaluate(lhs, env), evaluate(rhs, env)
+            if op == "&" and (a == 0 or b == 0):
+                return 0
+            if a is UNKNOWN or b is UNKNOWN:
+                return UNKNOWN
+            if isinstance(a, Special) or isinstance(b, Special):
+                return UNINIT
+            return BINARY[op](a, b)
+        case IsUninit(arg):
+            value = evaluate(arg, env)
+            return UNKNOWN if value is UNKNOWN else int(value is UNINIT)
+        case _:
+            assert_never(expr)
+
+
+def wrap(value: int, size: int) -> int:
+    """Return a value reduced to `size` bytes, two's complement."""
+    bits = 8 * size
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def part(value: Value, offset: int, size: int) -> Value:
+    """Return the bytes [offset, offset + size) of a little-endian value, as an unsigned number."""
+    if isinstance(value, Special):
+        return value
+    return (value >> 8 * offset) & ((1 << 8 * size) - 1)
+
+
+def join(parts: list[tuple[Value, int]]) -> Value:
+    """Return the value of consecutive (part, size), lowest byte first; poison if one is."""
+    result, shift = 0, 0
+    for value, size in parts:
+        if isinstance(value, Special):
+            return UNKNOWN if any(v is UNKNOWN for v, _ in parts) else UNINIT
+        result |= value << shift
+        shift += 8 * size
+    return wrap(result, shift // 8)
