@@ -6,6 +6,17 @@ from __future__ import annotations
 from typing import Any
 
 ENUMS: dict[str, dict[str, int]] = {
+    "multimem_reduction": {
+        "add": 0,
+        "min": 1,
+        "max": 2,
+        "and": 3,
+        "or": 4,
+        "xor": 5,
+        "umin": 6,
+        "umax": 7,
+    },
+    "visibility": {"public": 0, "private": 1},
     "rounding": {
         "nearest_even": 0,
         "zero": 1,
@@ -46,6 +57,23 @@ ENUMS: dict[str, dict[str, int]] = {
 """The values of each enumeration with their bytecode numbers."""
 
 CLASSES: dict[str, tuple[str, ...]] = {
+    "addressable": (
+        "i1",
+        "i8",
+        "i16",
+        "i32",
+        "i64",
+        "f16",
+        "bf16",
+        "f32",
+        "f64",
+        "tf32",
+        "f8e4m3",
+        "f8e5m2",
+        "f8e4m3fnuz",
+        "f8e5m2fnuz",
+        "f8e8m0",
+    ),
     "arithmetic_float": ("f16", "bf16", "f32", "f64"),
     "storage_float": ("tf32", "f8e4m3", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz", "f8e8m0", "f4e2m1"),
     "float": (

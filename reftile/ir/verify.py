@@ -260,6 +260,8 @@ def bind_operation(op: Op) -> Names:
             "results", f"`{op.name}` has {len(definition.results)} results, found {len(op.results)}"
         )
     bind_ports(definition.results, grouped, names, definition)
+    for i, spec in enumerate(definition.regions):
+        names[spec.name] = i < len(op.regions)
     return names
 
 
