@@ -101,6 +101,8 @@ def compile_expression(text: str) -> CodeType:
             raise BadExpression(f"{text!r}: {type(node).__name__} is outside the language")
         if isinstance(node, ast.Attribute) and node.attr not in _TYPE_FIELDS:
             raise BadExpression(f"{text!r}: .{node.attr} is not a field of a type")
+        if isinstance(node, ast.Name) and node.id.startswith("_"):
+            raise BadExpression(f"{text!r}: `{node.id}` is outside the language")
         if isinstance(node, ast.Call) and not isinstance(node.func, ast.Name):
             raise BadExpression(f"{text!r}: only functions of the vocabulary can be called")
     return compile(tree, f"<record: {text}>", "eval")

@@ -102,7 +102,6 @@ def load(folder: Path = SPEC) -> Spec:
 def _fences(folder: Path) -> Iterator[tuple[str, Table, str, int, str]]:
     for chapter in sorted(folder.glob("**/*.md")):
         text = chapter.read_text(encoding="utf-8")
-        previous = 0
         for match in _FENCE.finditer(text):
             line = text.count("\n", 0, match.start()) + 1
             name = str(chapter.relative_to(folder))
@@ -110,9 +109,8 @@ def _fences(folder: Path) -> Iterator[tuple[str, Table, str, int, str]]:
                 table = tomllib.loads(match[2])
             except tomllib.TOMLDecodeError as error:
                 raise BadRecord(f"{name}:{line}: {error}") from error
-            heading = max(text.rfind("\n#", previous, match.start()), previous)
+            heading = max(text.rfind("\n#", 0, match.start()), 0)
             yield match[1], table, name, line, text[heading : match.start()].strip()
-            previous = match.end()
 
 
 def _expand(text: str, classes: Mapping[str, tuple[str, ...]], where: str) -> tuple[str, ...]:
