@@ -9,11 +9,12 @@ How one rounding comes about
     f32, f64, nearest_even: NumPy's own operation.
     narrower, nearest_even: the f32 operation, rounded again. For precision p a nearest result in
         2p + 2 bits or more rounds again as the exact value would (S. Figueroa, "When is double
-        rounding innocuous?", 1995), and p is at most 11 where f32 has 24. This needs the f32 result
-        to be normal, so bf16 and tf32, whose subnormals are f32's too, take small products and
-        quotients through f64.
-    fma, up to f32, nearest_even: the f64 result (of an exact product) rounded again, except where
-        it is the middle of two narrow numbers; those go the next way.
+        rounding innocuous?", 1995); p is at most 11 and f32 has 24. bf16's subnormals are f32's
+        too, where f32 rounds to multiples of 2**-149. Still, sums there are exact, products of two
+        8-bit significands miss a middle of two bf16 subnormals by 2**-149 or more, quotients by
+        2**-142. tf32's products could miss by less, so tf32 goes the next way.
+    fma up to f32, and tf32, nearest_even: the f64 result (for fma of an exact product) rounded
+        again, except where it is the middle of two narrow numbers; those go the next way.
     otherwise, up to f32: f64 rounded to odd (reftile.ir.exact), then the mode asked for.
     otherwise, f64: a result and the sign of its error; exact fractions for the few elements so
         large or so small that the error could itself be rounded.
@@ -30,7 +31,7 @@ from math import isqrt
 import numpy as np
 
 from reftile.ir import exact
-from reftile.ir.dtypes import F32, F64, DType
+from reftile.ir.dtypes import F32, F64, TF32, DType
 from reftile.ir.exact import Pair, round_fraction, round_pair, round_to_odd
 from reftile.ir.numbers import canonical, convert
 from reftile.ir.rounding import Array, Rounding
@@ -273,10 +274,10 @@ def _compute(
     if rounding == "nearest_away":
         raise ValueError("arithmetic does not round to nearest away")
     operands = _prepare(operands, dtype, flush_to_zero)
-    if rounding == "nearest_even" and op.plain_rounds_once:
+    if rounding == "nearest_even" and op.plain_rounds_once and dtype is not TF32:
         result = op.plain(*operands)
         if dtype is not F32 and dtype is not F64:
-            result = _round_again(op, operands, np.asarray(result), dtype)
+            result = convert(result, F32, dtype)
     elif rounding == "nearest_even" and dtype is not F64:
         result = _round_midpoints(op, operands, dtype)
     elif dtype is F64:
@@ -285,19 +286,6 @@ def _compute(
         result = convert(_round_odd(op, operands, rounding), F64, dtype, rounding)
     result = canonical(np.asarray(result))
     return flush_subnormals(result, dtype) if flush_to_zero else result
-
-
-def _round_again(op: _Operation, operands: tuple[Array, ...], wide: Array, dtype: DType) -> Array:
-    """Round nearest float32 results to a narrower format; see the module's text for why."""
-    result = convert(wide, F32, dtype)
-    if dtype.exponent_bits < F32.exponent_bits or op is _ADD:
-        # Sums of numbers that are multiples of a subnormal are exact while they are small.
-        return result
-    small = (np.abs(wide) < 2.0**-120) & (wide != 0)
-    if not small.any():
-        return result
-    wider = op.plain(*(operand.astype(np.float64) for operand in operands))
-    return np.where(small, convert(np.asarray(wider), F64, dtype), result)
 
 
 def _round_midpoints(op: _Operation, operands: tuple[Array, ...], dtype: DType) -> Array:

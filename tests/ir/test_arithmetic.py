@@ -114,6 +114,16 @@ def test_fma_sees_bits_far_below_the_sum(dtype):
         for sign in (1, -1)
         for place in (0, 1, 2, -0.5)
     ]
+    # The same, short of half the last place by a bit that no wider format keeps.
+    rows += [
+        (1 + unit, (1 - unit) * unit / 2 * sign, 1.0 + place * unit)
+        for sign in (1, -1)
+        for place in (0, 1, 2, -0.5)
+    ]
+    # And in the subnormal range, as far as the exponents allow.
+    half = math.sqrt(dtype.min_subnormal / 2) if dtype in (F32, BF16) else 1.0
+    subnormal = dtype.min_normal / 2 + dtype.min_subnormal
+    rows += [((1 + unit) * half, (1 - unit) * half * sign, subnormal) for sign in (1, -1)]
     rows += [(dtype.min_subnormal, sign * dtype.min_subnormal, 1.0) for sign in (1, -1)]
     rows += [(dtype.min_subnormal, 0.5 * sign, dtype.min_subnormal) for sign in (1, -1)]
     rows += [(dtype.max_finite, 1 + unit, -dtype.max_finite), (dtype.max_finite, 2.0, 1.0)]
@@ -161,6 +171,27 @@ def test_every_f16_square_root_and_bf16_reciprocal_root_is_right():
     values = decode(np.arange(1, 0x7F80, dtype=np.uint16), BF16)
     expected = convert(1 / np.sqrt(values.astype(np.float64)), F64, BF16)
     assert_same(arithmetic.rsqrt(values, BF16), expected, values)
+
+
+def test_bf16_subnormal_products_and_quotients_round_once():
+    significands = np.arange(128, 256, dtype=np.float32) / 128
+    lhs = significands[:, None, None] * np.float32(2.0**-70)
+    rhs = significands[None, :, None] * 2.0 ** np.arange(-66, -55).astype(np.float32)
+    product = convert(lhs.astype(np.float64) * rhs, F64, BF16)
+    assert same(arithmetic.mul(lhs, rhs, BF16), product).all()
+    divisor = significands[None, :, None] * 2.0 ** np.arange(55, 66).astype(np.float32)
+    quotient = convert(lhs / divisor.astype(np.float64), F64, BF16)
+    assert same(arithmetic.div(lhs, divisor, BF16), quotient).all()
+
+
+def test_tf32_subnormal_products_round_once():
+    rng = np.random.default_rng(5)
+    lhs = (rng.integers(1024, 2048, 200_000) * 2.0**-80).astype(np.float32)
+    rhs = (rng.integers(1024, 2048, 200_000) * 2.0**-73).astype(np.float32)
+    expected = convert(lhs.astype(np.float64) * rhs, F64, TF32)
+    assert same(arithmetic.mul(lhs, rhs, TF32), expected).all()
+    twice = convert(lhs * rhs, F32, TF32)
+    assert not same(twice, expected).all()
 
 
 SPECIALS = (0.0, -0.0, 1.0, -2.0, math.inf, -math.inf, math.nan)
