@@ -15,7 +15,7 @@ from reftile.interp.model.relations import Axiom, Binary, Expression, Model, Nam
 
 Relation = int
 DYNAMIC = frozenset({"rf", "co", "tok"})
-"""Base relations that change while candidates are built; the others belong to the program."""
+"""Base relations that belong to the candidate; `tok` does so if a token depends on a value."""
 
 MEMORY_LIMIT = 20_000
 """Remembered results per expression, after which they are forgotten."""
@@ -107,21 +107,44 @@ class Space:
         return self.from_rows(rows)
 
 
+Run = Callable[..., Relation]
+Values = dict[int, Relation]
+
+
+def _both(a: Relation, b: Relation) -> Relation:
+    return a & b
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One node of the compiled expressions: `run` takes the values of `inputs`."""
+    """One compiled expression.
 
-    inputs: tuple[int, ...]
-    run: Callable[..., Relation]
-    is_static: bool
+    value: what it is in every candidate, or None if that depends on the candidate.
+    run: computes it from the values of `inputs`. memory: results of a costly `run` by inputs.
+    """
+
+    value: Relation | None
     is_monotone: bool
-    is_heavy: bool
+    inputs: tuple[int, ...] = ()
+    run: Run | None = None
+    memory: dict[tuple[Relation, ...], Relation] | None = None
+    variable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """An axiom with the number of the step that must not meet `mask`."""
+
+    axiom: Axiom
+    number: int
+    mask: Relation
 
 
 class Evaluator:
     """A model ready to be evaluated for one set of events.
 
-    base: the static relations by name. `rf`, `co` and `tok` are given at each evaluation.
+    base: the relations that do not depend on the candidate, by name. Of `rf`, `co` and `tok`, those
+    that it leaves out are given at each evaluation.
     """
 
     def __init__(self, model: Model, space: Space, base: Mapping[str, Relation]) -> None:
@@ -130,26 +153,27 @@ class Evaluator:
         self._steps: list[_Step] = []
         self._numbers: dict[Expression, int] = {}
         self._definitions = dict(model.definitions)
-        self.prunable: list[tuple[Axiom, int]] = []
-        self.final: list[tuple[Axiom, int]] = []
         self._races: list[int] = []
         self._order_pairs: list[int] = []
-        for axiom in model.axioms:
-            self._place(axiom)
-        self._memory: list[dict[tuple[Relation, ...], Relation]] = [{} for _ in self._steps]
-        self._static: dict[int, Relation] = {}
+        checks = [c for axiom in model.axioms for c in self._place(axiom)]
+        self._prunable = [c for c in checks if self._steps[c.number].is_monotone]
+        self._final = [c for c in checks if not self._steps[c.number].is_monotone]
+        self._plan = self._schedule()
 
-    def _place(self, axiom: Axiom) -> None:
-        acyclic = axiom.kind == "acyclic"
-        number = self._compile(Unary("+", axiom.expression) if acyclic else axiom.expression)
+    # Compilation
+
+    def _place(self, axiom: Axiom) -> Iterator[_Check]:
+        expression = axiom.expression
+        number = self._compile(Unary("+", expression) if axiom.kind == "acyclic" else expression)
         match axiom.kind:
             case "undefined":
                 self._races.append(number)
             case "order_pairs":
                 self._order_pairs.append(number)
-            case "irreflexive" | "acyclic" | "empty":
-                target = self.prunable if self._steps[number].is_monotone else self.final
-                target.append((axiom, number))
+            case "irreflexive" | "acyclic":
+                yield _Check(axiom, number, self.space.identity)
+            case "empty":
+                yield _Check(axiom, number, self.space.everything)
             case _:
                 assert_never(axiom.kind)
 
@@ -160,7 +184,9 @@ class Evaluator:
             case Name(name) if name in self._definitions:
                 number = self._compile(self._definitions[name])
             case Name(name):
-                number = self._add((), self._reader(name), name not in DYNAMIC, True, False)
+                is_given = name in DYNAMIC and name not in self.base
+                value = None if is_given else self.base.get(name, 0)
+                number = self._add(_Step(value, True, variable=name))
             case Unary(op, arg):
                 number = self._compile_unary(op, self._compile(arg))
             case Binary(op, lhs, rhs):
@@ -170,104 +196,141 @@ class Evaluator:
         self._numbers[expression] = number
         return number
 
-    def _reader(self, name: str) -> Callable[[], Relation]:
-        return lambda: self.base.get(name, 0)
-
-    def _add(
-        self,
-        inputs: tuple[int, ...],
-        run: Callable[..., Relation],
-        static: bool,
-        monotone: bool,
-        heavy: bool,
-    ) -> int:
-        self._steps.append(_Step(inputs, run, static, monotone, heavy))
+    def _add(self, step: _Step) -> int:
+        self._steps.append(step)
         return len(self._steps) - 1
 
+    def _derive(self, inputs: tuple[int, ...], run: Run, monotone: bool, heavy: bool) -> int:
+        """Add a step, with its value at once if those of its inputs are known."""
+        known = [self._steps[i].value for i in inputs]
+        if None not in known:
+            return self._add(_Step(run(*known), monotone))
+        return self._add(_Step(None, monotone, inputs, run, {} if heavy else None))
+
     def _compile_unary(self, op: str, arg: int) -> int:
-        space, identity, step = self.space, self.base["id"], self._steps[arg]
-        runs: dict[str, Callable[[Relation], Relation]] = {
-            "^-1": space.inverse,
-            "+": space.closure,
-            "*": lambda a: space.closure(a) | identity,
-            "?": lambda a: a | identity,
-        }
-        return self._add((arg,), runs[op], step.is_static, step.is_monotone, op != "?")
+        space, identity = self.space, self.space.identity
+
+        def star(a: Relation) -> Relation:
+            return space.closure(a) | identity
+
+        def maybe(a: Relation) -> Relation:
+            return a | identity
+
+        runs: dict[str, Run] = {"^-1": space.inverse, "+": space.closure, "*": star, "?": maybe}
+        return self._derive((arg,), runs[op], self._steps[arg].is_monotone, op != "?")
 
     def _compile_binary(self, op: str, lhs: int, rhs: int) -> int:
-        runs: dict[str, Callable[[Relation, Relation], Relation]] = {
-            ";": self.space.compose,
-            "&": lambda a, b: a & b,
-            "|": lambda a, b: a | b,
-            "\\": lambda a, b: a & ~b,
-        }
         left, right = self._steps[lhs], self._steps[rhs]
-        static = left.is_static and right.is_static
-        monotone = left.is_monotone and (right.is_static if op == "\\" else right.is_monotone)
-        return self._add((lhs, rhs), runs[op], static, monotone, op == ";")
+        monotone = left.is_monotone and right.is_monotone
+        if op == ";":
+            return self._compile_compose(lhs, rhs, monotone)
+        if op == "\\":
+            monotone = left.is_monotone and right.value is not None
 
-    def values(self, rf: Relation, co: Relation, tok: Relation) -> list[Relation]:
-        """Return the value of every compiled step for this candidate."""
-        self.base["rf"], self.base["co"], self.base["tok"] = rf, co, tok
-        results: list[Relation] = []
-        static = self._static
-        for number, step in enumerate(self._steps):
-            if number in static:
-                results.append(static[number])
-                continue
-            inputs = tuple([results[i] for i in step.inputs])
-            if step.is_heavy:
-                memory = self._memory[number]
-                value = memory.get(inputs)
-                if value is None:
-                    if len(memory) > MEMORY_LIMIT:
-                        memory.clear()
-                    value = memory[inputs] = step.run(*inputs)
-            else:
-                value = step.run(*inputs)
-            if step.is_static:
-                static[number] = value
-            results.append(value)
-        return results
+        def either(a: Relation, b: Relation) -> Relation:
+            return a | b
 
-    def _broken(self, axioms: list[tuple[Axiom, int]], values: list[Relation]) -> Axiom | None:
-        for axiom, number in axioms:
-            value = values[number]
-            if value if axiom.kind == "empty" else value & self.base["id"]:
-                return axiom
-        return None
+        def without(a: Relation, b: Relation) -> Relation:
+            return a & ~b
 
-    def broken(self, rf: Relation, co: Relation, tok: Relation, complete: bool) -> Axiom | None:
+        runs: dict[str, Run] = {"&": _both, "|": either, "\\": without}
+        return self._derive((lhs, rhs), runs[op], monotone, False)
+
+    def _compile_compose(self, lhs: int, rhs: int, monotone: bool) -> int:
+        """A fixed set of events on one side only selects rows or columns of the other."""
+        space = self.space
+        for fixed, other, is_first in ((lhs, rhs, True), (rhs, lhs, False)):
+            value = self._steps[fixed].value
+            if value is not None and not value & ~space.identity:
+                if value == space.identity:
+                    return other
+                mask = space.compose(value, space.everything)
+                mask = mask if is_first else space.inverse(mask)
+                return self._derive((other, self._add(_Step(mask, True))), _both, monotone, False)
+        return self._derive((lhs, rhs), space.compose, monotone, True)
+
+    def _schedule(self) -> list[tuple[int, _Step, tuple[_Check, ...]]]:
+        """The steps that the prunable axioms need, each with the axioms to ask after it."""
+        needed: set[int] = set()
+
+        def visit(number: int) -> None:
+            if number not in needed:
+                needed.add(number)
+                for source in self._steps[number].inputs:
+                    visit(source)
+
+        for check in self._prunable:
+            visit(check.number)
+        return [
+            (n, self._steps[n], tuple(c for c in self._prunable if c.number == n))
+            for n in sorted(needed)
+        ]
+
+    # Evaluation
+
+    def _value(
+        self, step: _Step, values: dict[int, Relation], given: dict[str, Relation]
+    ) -> Relation:
+        if step.value is not None:
+            return step.value
+        if step.run is None:
+            return given[step.variable]
+        inputs = tuple([values[i] for i in step.inputs])
+        if step.memory is None:
+            return step.run(*inputs)
+        value = step.memory.get(inputs)
+        if value is None:
+            if len(step.memory) > MEMORY_LIMIT:
+                step.memory.clear()
+            value = step.memory[inputs] = step.run(*inputs)
+        return value
+
+    def _find(
+        self, number: int, values: dict[int, Relation], given: dict[str, Relation]
+    ) -> Relation:
+        if number not in values:
+            step = self._steps[number]
+            for source in step.inputs:
+                self._find(source, values, given)
+            values[number] = self._value(step, values, given)
+        return values[number]
+
+    def broken(
+        self, rf: Relation, co: Relation, tok: Relation = 0, complete: bool = False
+    ) -> Axiom | None:
         """Return an axiom that a candidate breaks, or None.
 
         complete: False for a candidate under construction; then only axioms are asked that more
         edges cannot mend.
         """
-        values = self.values(rf, co, tok)
-        found = self._broken(self.prunable, values)
-        if found is None and complete:
-            found = self._broken(self.final, values)
-        return found
+        given = {"rf": rf, "co": co, "tok": tok}
+        values: Values = {}
+        for number, step, checks in self._plan:
+            values[number] = value = self._value(step, values, given)
+            for check in checks:
+                if value & check.mask:
+                    return check.axiom
+        if complete:
+            for check in self._final:
+                if self._find(check.number, values, given) & check.mask:
+                    return check.axiom
+        return None
 
-    def race(self, rf: Relation, co: Relation, tok: Relation) -> Relation:
+    def _union(self, numbers: list[int], rf: Relation, co: Relation, tok: Relation) -> Relation:
+        values: Values = {}
+        result = 0
+        for number in numbers:
+            result |= self._find(number, values, {"rf": rf, "co": co, "tok": tok})
+        return result
+
+    def race(self, rf: Relation, co: Relation, tok: Relation = 0) -> Relation:
         """Return the pairs that race in a candidate."""
-        values = self.values(rf, co, tok)
-        result = 0
-        for number in self._races:
-            result |= values[number]
-        return result
+        return self._union(self._races, rf, co, tok)
 
-    def order_pairs(self, rf: Relation, co: Relation, tok: Relation) -> Relation:
+    def order_pairs(self, rf: Relation, co: Relation, tok: Relation = 0) -> Relation:
         """Return the pairs of writes that coherence must order in a candidate."""
-        values = self.values(rf, co, tok)
-        result = 0
-        for number in self._order_pairs:
-            result |= values[number]
-        return result
+        return self._union(self._order_pairs, rf, co, tok)
 
-    def defined(self, name: str, rf: Relation, co: Relation, tok: Relation) -> Relation:
-        """Return the value of one definition of the model in a candidate."""
-        known = len(self._steps)
-        number = self._compile(Name(name))
-        self._memory.extend({} for _ in range(len(self._steps) - known))
-        return self.values(rf, co, tok)[number]
+    def defined(self, name: str, rf: Relation, co: Relation, tok: Relation = 0) -> Relation:
+        """Return the value of one name of the model in a candidate."""
+        return self._union([self._compile(Name(name))], rf, co, tok)

@@ -41,13 +41,16 @@ class Explorer:
         if len(events.events) > EVENT_LIMIT:
             raise too_large(events, f"more than {EVENT_LIMIT} events")
         self.events, self.space = events, events.space
-        self.evaluator = Evaluator(model, events.space, events.base)
         self.step_limit = step_limit
         self.stop_at_race, self.all_executions = stop_at_race, all_executions
         self.result = Result(events.program)
         self._guards = {e.guard for _, op in events.ops for e in op.after if e.guard != TRUE}
         self._tok = 0 if self._guards else events.token_relation()
+        base = events.base if self._guards else {**events.base, "tok": self._tok}
+        self.evaluator = Evaluator(model, events.space, base)
         self._possible: dict[tuple[int, int], bool] = {}
+        self._shared: dict[tuple[int, int, int], bool] = {}
+        self._forced: dict[tuple[int, int], list[tuple[int, int]]] = {}
 
     def run(self) -> Result:
         """Search everything and return what was found."""
@@ -70,7 +73,8 @@ class Explorer:
         if not candidate.settle():
             return
         tok = self._tokens(candidate)
-        if self.evaluator.broken(candidate.rf, candidate.co, tok, complete=False):
+        self._force(candidate)
+        if self.evaluator.broken(candidate.rf, candidate.co, tok):
             return
         read = self._next_read(candidate)
         if read is not None:
@@ -104,6 +108,7 @@ class Explorer:
             if events[write].unit != events[read].unit
             and candidate.writes[events[write].unit] != 0
             and self._is_possible(write, read)
+            and not self._is_taken(candidate, write, read)
         ]
 
     def _is_possible(self, write: int, read: int) -> bool:
@@ -111,8 +116,77 @@ class Explorer:
         known = self._possible.get((write, read))
         if known is None:
             rf = 1 << write * self.space.size + read
-            known = self.evaluator.broken(rf, 0, self._tok, complete=False) is None
+            known = self.evaluator.broken(rf, 0, self._tok) is None
             self._possible[write, read] = known
+        return known
+
+    def _is_taken(self, candidate: Candidate, write: int, read: int) -> bool:
+        """Whether a read-modify-write already reads this write, and another one must not."""
+        events, units = self.events.events, self.events.units
+        if units[events[read].unit].access.kind != "rmw":
+            return False
+        for other, source in candidate.reads_from.items():
+            if source == write and units[events[other].unit].access.kind == "rmw":
+                pair = (min(read, other), max(read, other))
+                if not self._can_share(write, *pair):
+                    return True
+        return False
+
+    def _can_share(self, write: int, first: int, second: int) -> bool:
+        """Whether the axioms permit two read-modify-writes to read from one write."""
+        known = self._shared.get((write, first, second))
+        if known is None:
+            size, events = self.space.size, self.events.events
+            rf = 1 << write * size + first | 1 << write * size + second
+            granule = events[first].granule
+            ends = [
+                next(w for w in self.events.written[granule] if events[w].unit == events[r].unit)
+                for r in (first, second)
+            ]
+            is_behind = all(
+                (write, end) in self._forced_by(write, read)
+                for read, end in zip((first, second), ends, strict=True)
+            )
+            co = 1 << write * size + ends[0] | 1 << write * size + ends[1]
+            wanted = self.evaluator.order_pairs(0, 0, self._tok)
+            wanted |= self.space.inverse(wanted)
+            known = (
+                not is_behind
+                or not wanted >> ends[0] * size + ends[1] & 1
+                or any(
+                    self.evaluator.broken(rf, co | 1 << a * size + b, self._tok) is None
+                    for a, b in (ends, ends[::-1])
+                )
+            )
+            self._shared[write, first, second] = known
+        return known
+
+    def _force(self, candidate: Candidate) -> None:
+        """Add the coherence edges that single reads force between writes known to happen."""
+        events, size, co = self.events.events, self.space.size, candidate.co
+        for read, write in candidate.reads_from.items():
+            for a, b in self._forced_by(write, read):
+                if candidate.writes[events[a].unit] == 1 == candidate.writes[events[b].unit]:
+                    co |= 1 << a * size + b
+        candidate.co = self.space.closure(co) if co != candidate.co else co
+
+    def _forced_by(self, write: int, read: int) -> list[tuple[int, int]]:
+        """The coherence edges without whose inverses this edge is not permitted."""
+        known = self._forced.get((write, read))
+        if known is None:
+            size, rf = self.space.size, 1 << write * self.space.size + read
+            wanted = self.evaluator.order_pairs(0, 0, self._tok)
+            wanted |= self.space.inverse(wanted)
+            others = self.events.written[self.events.events[read].granule]
+            known = [
+                (b, a)
+                for other in others
+                for a, b in ((write, other), (other, write))
+                if other != write
+                and wanted >> a * size + b & 1
+                and self.evaluator.broken(rf, 1 << a * size + b, self._tok)
+            ]
+            self._forced[write, read] = known
         return known
 
     # Values that justify themselves: reached only by a model without the axiom against them
@@ -183,7 +257,7 @@ class Explorer:
             for first, second in (pairs[at], pairs[at][::-1]):
                 extended = self.space.closure(co | 1 << first * size + second)
                 self.result.steps += 1
-                if self.evaluator.broken(rf, extended, tok, complete=False) is None:
+                if self.evaluator.broken(rf, extended, tok) is None:
                     yield from order(at + 1, extended)
 
         yield from order(0, candidate.co)

@@ -371,7 +371,8 @@ class _Parser:
             where, name = self.span(), self.take("word")
             if name not in {op.name for op in self.ops}:
                 raise fail("litmus.unknown_token", f"no operation `{name}` above", where)
-            edges.append(Edge(name))
+            guard = self.value() if self.accept("when") else TRUE
+            edges.append(Edge(name, guard))
             if not self.accept(","):
                 return tuple(edges)
 
@@ -490,7 +491,8 @@ class _Parser:
         where, name, family = self.span(), self.take("string")[1:-1], ""
         blocks: list[Block] = []
         if self.accept("family"):
-            family = self.take("word")
+            is_quoted = self.tokens[self.at][0] == "string"
+            family = self.take("string")[1:-1] if is_quoted else self.take("word")
         while True:
             if self.accept("buffer"):
                 found = self.buffer()
