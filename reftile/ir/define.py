@@ -121,6 +121,28 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class Undefined:
+    """A named way in which a run of the operation may have no meaning; its full id is `op.name`.
+
+    when: in the vocabulary of meanings, the mask of elements to which it happens, or False.
+    """
+
+    name: str
+    when_text: str
+    say_text: str
+
+    @cached_property
+    def when(self) -> CodeType:
+        """The condition."""
+        return compile_expression(self.when_text)
+
+    @cached_property
+    def say(self) -> CodeType:
+        """The message."""
+        return compile_message(self.say_text)
+
+
+@dataclass(frozen=True)
 class Definition:
     """All that a record says. `operands_text` and its like are the record's own strings."""
 
@@ -132,6 +154,7 @@ class Definition:
     regions_text: str = ""
     where: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     rules: tuple[Rule, ...] = ()
+    undefined: tuple[Undefined, ...] = ()
     levels: tuple[str, ...] = ("tile",)
     since: str = "1.0"
     effects: str = "pure"

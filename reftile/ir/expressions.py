@@ -182,6 +182,13 @@ def _with_dim(shape: tuple[int, ...], axis: int, extent: int) -> tuple[int, ...]
     return (*shape[:axis], extent, *shape[axis + 1 :])
 
 
+def _joined(lhs: tuple[int, ...], rhs: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    """The shape of `lhs` with `rhs` behind it along `axis`; () if there is no such axis."""
+    if not 0 <= axis < min(len(lhs), len(rhs)):
+        return ()
+    return _with_dim(lhs, axis, lhs[axis] + rhs[axis])
+
+
 def _divides(inner: tuple[int, ...], outer: tuple[int, ...]) -> bool:
     return len(inner) == len(outer) and all(
         i > 0 and o % i == 0 for i, o in zip(inner, outer, strict=True)
@@ -258,6 +265,7 @@ VOCABULARY: dict[str, Callable[..., object] | object] = {
     "permuted": _permute,
     "without": _without,
     "with_dim": _with_dim,
+    "joined": _joined,
     "divides": _divides,
     "broadcasts": _broadcasts,
     "is_permutation": _is_permutation,

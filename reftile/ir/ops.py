@@ -10,152 +10,7 @@ from typing import cast
 
 from reftile.ir.attributes import Attribute, Dense
 from reftile.ir.core import Op, Region, Value
-from reftile.ir.define import Definition, Rule
-
-
-class Addi(Op):
-    """Integer sum, wrapping."""
-
-    __slots__ = ()
-    name = "addi"
-    definition = Definition(
-        name="addi",
-        summary="Integer sum, wrapping.",
-        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
-        attributes_text="overflow: overflow = none",
-        results_text="result: tile[*s; T]",
-        where={"T": ("i1", "i8", "i16", "i32", "i64")},
-        levels=("tile", "pipe", "simt"),
-        traits=("commutative",),
-        meaning="add_int(lhs, rhs, T, overflow)",
-        accuracy="exact",
-        poison="elementwise",
-        tile_ir={"name": "addi", "code": 3, "since": "13.1"},
-    )
-
-    @property
-    def lhs(self) -> Value:
-        return cast("Value", self.arguments[0])
-
-    @property
-    def rhs(self) -> Value:
-        return cast("Value", self.arguments[1])
-
-    @property
-    def result(self) -> Value:
-        return self.results[0]
-
-    @property
-    def overflow(self) -> str:
-        return cast("str", self.attributes.get("overflow", "none"))
-
-
-class Constant(Op):
-    """A tile of literal values."""
-
-    __slots__ = ()
-    name = "constant"
-    definition = Definition(
-        name="constant",
-        summary="A tile of literal values.",
-        attributes_text="value: dense",
-        results_text="result: tile[*s; T]",
-        where={
-            "T": (
-                "i1",
-                "i4",
-                "i8",
-                "i16",
-                "i32",
-                "i64",
-                "f16",
-                "bf16",
-                "f32",
-                "f64",
-                "tf32",
-                "f8e4m3",
-                "f8e5m2",
-                "f8e4m3fnuz",
-                "f8e5m2fnuz",
-                "f8e8m0",
-                "f4e2m1",
-            )
-        },
-        levels=("tile", "pipe", "simt"),
-        meaning="constant(value)",
-        accuracy="exact",
-        poison="none",
-        tile_ir={"name": "constant", "code": 16, "since": "13.1"},
-    )
-
-    @property
-    def result(self) -> Value:
-        return self.results[0]
-
-    @property
-    def value(self) -> Dense:
-        return cast("Dense", self.attributes["value"])
-
-
-class Mmaf(Op):
-    """Matrix product of two float tiles plus an accumulator."""
-
-    __slots__ = ()
-    name = "mmaf"
-    definition = Definition(
-        name="mmaf",
-        summary="Matrix product of two float tiles plus an accumulator.",
-        operands_text="lhs: tile[*b m k; F], rhs: tile[*b k n; F], acc: tile[*b m n; A]",
-        attributes_text="fast_acc: unit",
-        results_text="result: tile[*b m n; A]",
-        where={
-            "F": (
-                "f16",
-                "bf16",
-                "f32",
-                "f64",
-                "tf32",
-                "f8e4m3",
-                "f8e5m2",
-                "f8e4m3fnuz",
-                "f8e5m2fnuz",
-            ),
-            "A": ("f16", "f32", "f64"),
-        },
-        rules=(
-            Rule(
-                "wide_accumulator",
-                "F in ('f16', 'f64', 'f8e4m3', 'f8e5m2') or A == 'f32'",
-                "{F} products need an f32 accumulator, found {A}",
-                "make `acc` a tile<{m}x{n}xf32> and convert the result",
-            ),
-        ),
-        levels=("tile", "pipe"),
-        meaning="dot(lhs, rhs, acc, A)",
-        accuracy="dot",
-        poison="contract",
-        tile_ir={"name": "mmaf", "code": 73, "since": "13.1", "arguments": {"fast_acc": "13.3"}},
-    )
-
-    @property
-    def lhs(self) -> Value:
-        return cast("Value", self.arguments[0])
-
-    @property
-    def rhs(self) -> Value:
-        return cast("Value", self.arguments[1])
-
-    @property
-    def acc(self) -> Value:
-        return cast("Value", self.arguments[2])
-
-    @property
-    def result(self) -> Value:
-        return self.results[0]
-
-    @property
-    def fast_acc(self) -> bool:
-        return cast("bool", self.attributes.get("fast_acc", False))
+from reftile.ir.define import Definition, Rule, Undefined
 
 
 class AtomicRmwTko(Op):
@@ -687,6 +542,675 @@ class Return(Op):
     )
 
 
+class Ftof(Op):
+    """Convert between float types, rounding once."""
+
+    __slots__ = ()
+    name = "ftof"
+    definition = Definition(
+        name="ftof",
+        summary="Convert between float types, rounding once.",
+        operands_text="source: tile[*s; T]",
+        attributes_text="rounding: rounding = nearest_even, saturating: unit",
+        results_text="result: tile[*s; U]",
+        where={
+            "T": (
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+            ),
+            "U": (
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+            ),
+            "rounding": ("nearest_even", "zero", "negative_inf", "positive_inf", "nearest_away"),
+        },
+        rules=(
+            Rule(
+                "same_type",
+                "T != U",
+                "`ftof` must change the element type, found {T} on both sides",
+                "drop the conversion",
+            ),
+            Rule(
+                "scale_rounding",
+                "U != 'f8e8m0' or rounding in ('zero', 'positive_inf')",
+                "conversions to f8e8m0 round to zero or positive_inf, found {rounding}",
+                "say rounding = zero or rounding = positive_inf",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="convert(source, T, U, rounding, saturating)",
+        accuracy="rounded",
+        poison="elementwise",
+        tile_ir={
+            "name": "ftof",
+            "code": 42,
+            "since": "13.1",
+            "names": {"rounding": "rounding_mode"},
+        },
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def rounding(self) -> str:
+        return cast("str", self.attributes.get("rounding", "nearest_even"))
+
+    @property
+    def saturating(self) -> bool:
+        return cast("bool", self.attributes.get("saturating", False))
+
+
+class Ftoi(Op):
+    """Convert a float to an integer."""
+
+    __slots__ = ()
+    name = "ftoi"
+    definition = Definition(
+        name="ftoi",
+        summary="Convert a float to an integer.",
+        operands_text="source: tile[*s; T]",
+        attributes_text="signedness: signedness, rounding: rounding = nearest_int_to_zero, saturating: unit",
+        results_text="result: tile[*s; I]",
+        where={
+            "T": (
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+            ),
+            "I": ("i1", "i4", "i8", "i16", "i32", "i64"),
+            "rounding": ("nearest_int_to_zero", "nearest_even", "negative_inf", "positive_inf"),
+        },
+        undefined=(
+            Undefined(
+                "out_of_range",
+                "not saturating and float_outside(source, T, I, signedness, rounding)",
+                "no {signedness} {I} is the value of the float",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="float_to_int(source, T, I, signedness, rounding, saturating)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={
+            "name": "ftoi",
+            "code": 43,
+            "since": "13.1",
+            "arguments": {"saturating": "13.4"},
+            "names": {"rounding": "rounding_mode"},
+        },
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def signedness(self) -> str:
+        return cast("str", self.attributes["signedness"])
+
+    @property
+    def rounding(self) -> str:
+        return cast("str", self.attributes.get("rounding", "nearest_int_to_zero"))
+
+    @property
+    def saturating(self) -> bool:
+        return cast("bool", self.attributes.get("saturating", False))
+
+
+class Itof(Op):
+    """Convert an integer to a float, rounding once."""
+
+    __slots__ = ()
+    name = "itof"
+    definition = Definition(
+        name="itof",
+        summary="Convert an integer to a float, rounding once.",
+        operands_text="source: tile[*s; I]",
+        attributes_text="signedness: signedness, rounding: rounding = nearest_even",
+        results_text="result: tile[*s; T]",
+        where={
+            "T": (
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+            ),
+            "I": ("i1", "i4", "i8", "i16", "i32", "i64"),
+            "rounding": ("nearest_even", "zero", "negative_inf", "positive_inf"),
+        },
+        levels=("tile", "pipe", "simt"),
+        meaning="int_to_float(source, I, T, signedness, rounding)",
+        accuracy="rounded",
+        poison="elementwise",
+        tile_ir={
+            "name": "itof",
+            "code": 59,
+            "since": "13.1",
+            "names": {"rounding": "rounding_mode"},
+        },
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def signedness(self) -> str:
+        return cast("str", self.attributes["signedness"])
+
+    @property
+    def rounding(self) -> str:
+        return cast("str", self.attributes.get("rounding", "nearest_even"))
+
+
+class Exti(Op):
+    """Extend integers."""
+
+    __slots__ = ()
+    name = "exti"
+    definition = Definition(
+        name="exti",
+        summary="Extend integers.",
+        operands_text="source: tile[*s; I]",
+        attributes_text="signedness: signedness",
+        results_text="result: tile[*s; J]",
+        where={
+            "I": ("i1", "i4", "i8", "i16", "i32", "i64"),
+            "J": ("i1", "i4", "i8", "i16", "i32", "i64"),
+        },
+        rules=(
+            Rule(
+                "wider",
+                "bits(J) > bits(I)",
+                "`exti` must widen, found {I} to {J}",
+                "use trunci to narrow",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="extend_int(source, I, J, signedness)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "exti", "code": 37, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def signedness(self) -> str:
+        return cast("str", self.attributes["signedness"])
+
+
+class Trunci(Op):
+    """Truncate integers."""
+
+    __slots__ = ()
+    name = "trunci"
+    definition = Definition(
+        name="trunci",
+        summary="Truncate integers.",
+        operands_text="source: tile[*s; I]",
+        attributes_text="overflow: overflow = none",
+        results_text="result: tile[*s; J]",
+        where={
+            "I": ("i1", "i4", "i8", "i16", "i32", "i64"),
+            "J": ("i1", "i4", "i8", "i16", "i32", "i64"),
+        },
+        rules=(
+            Rule(
+                "narrower",
+                "bits(J) < bits(I)",
+                "`trunci` must narrow, found {I} to {J}",
+                "use exti to widen",
+            ),
+        ),
+        undefined=(
+            Undefined(
+                "overflow",
+                "overflow != 'none' and truncate_overflows(source, I, J, overflow)",
+                "the number does not fit {J}, and the operation promises `{overflow}`",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="truncate_int(source, I, J)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "trunci", "code": 107, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def overflow(self) -> str:
+        return cast("str", self.attributes.get("overflow", "none"))
+
+
+class Bitcast(Op):
+    """Reinterpret the bits of numbers."""
+
+    __slots__ = ()
+    name = "bitcast"
+    definition = Definition(
+        name="bitcast",
+        summary="Reinterpret the bits of numbers.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*s; U]",
+        where={
+            "T": (
+                "i1",
+                "i4",
+                "i8",
+                "i16",
+                "i32",
+                "i64",
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+            ),
+            "U": (
+                "i1",
+                "i4",
+                "i8",
+                "i16",
+                "i32",
+                "i64",
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+            ),
+        },
+        rules=(
+            Rule(
+                "width",
+                "bits(T) == bits(U)",
+                "`bitcast` keeps the width, found {T} of {bits(T)} bits and {U} of {bits(U)}",
+                "use pack or unpack to change the number of elements",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="bitcast(source, T, U)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "bitcast", "code": 9, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Pack(Op):
+    """Turn a tile of numbers into bytes."""
+
+    __slots__ = ()
+    name = "pack"
+    definition = Definition(
+        name="pack",
+        summary="Turn a tile of numbers into bytes.",
+        operands_text="source: tile[n; T]",
+        results_text="result: tile[(n * bits(T) // 8); i8]",
+        where={"T": ("i4", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "tf32", "f4e2m1")},
+        rules=(
+            Rule(
+                "whole_bytes",
+                "n * bits(T) % 8 == 0",
+                "{n} elements of {T} do not fill whole bytes",
+                "use an even number of elements",
+            ),
+        ),
+        levels=("tile", "pipe"),
+        meaning="pack(source, T)",
+        accuracy="exact",
+        poison="bytes",
+        tile_ir={"name": "pack", "code": 111, "since": "13.3"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Unpack(Op):
+    """Turn bytes into a tile of numbers."""
+
+    __slots__ = ()
+    name = "unpack"
+    definition = Definition(
+        name="unpack",
+        summary="Turn bytes into a tile of numbers.",
+        operands_text="source: tile[n; i8]",
+        results_text="result: tile[p; T]",
+        where={"T": ("i4", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "tf32", "f4e2m1")},
+        rules=(
+            Rule(
+                "size",
+                "p * bits(T) == n * 8",
+                "{n} bytes are not {p} elements of {T}",
+                "give the result n * 8 / bits elements",
+            ),
+        ),
+        levels=("tile", "pipe"),
+        meaning="unpack(source, T)",
+        accuracy="exact",
+        poison="bytes",
+        tile_ir={"name": "unpack", "code": 112, "since": "13.3"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class IntToPtr(Op):
+    """Turn addresses into pointers."""
+
+    __slots__ = ()
+    name = "int_to_ptr"
+    definition = Definition(
+        name="int_to_ptr",
+        summary="Turn addresses into pointers.",
+        operands_text="source: tile[*s; i64]",
+        results_text="result: tile[*s; ptr[P]]",
+        where={
+            "P": (
+                "i1",
+                "i4",
+                "i8",
+                "i16",
+                "i32",
+                "i64",
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+            )
+        },
+        levels=("tile", "pipe", "simt"),
+        meaning="same(source)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "int_to_ptr", "code": 51, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class PtrToInt(Op):
+    """Turn pointers into addresses."""
+
+    __slots__ = ()
+    name = "ptr_to_int"
+    definition = Definition(
+        name="ptr_to_int",
+        summary="Turn pointers into addresses.",
+        operands_text="source: tile[*s; ptr[P]]",
+        results_text="result: tile[*s; i64]",
+        where={
+            "P": (
+                "i1",
+                "i4",
+                "i8",
+                "i16",
+                "i32",
+                "i64",
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+            )
+        },
+        levels=("tile", "pipe", "simt"),
+        meaning="same(source)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "ptr_to_int", "code": 86, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class PtrToPtr(Op):
+    """Change what pointers point to."""
+
+    __slots__ = ()
+    name = "ptr_to_ptr"
+    definition = Definition(
+        name="ptr_to_ptr",
+        summary="Change what pointers point to.",
+        operands_text="source: tile[*s; ptr[P]]",
+        results_text="result: tile[*s; ptr[Q]]",
+        where={
+            "P": (
+                "i1",
+                "i4",
+                "i8",
+                "i16",
+                "i32",
+                "i64",
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+            ),
+            "Q": (
+                "i1",
+                "i4",
+                "i8",
+                "i16",
+                "i32",
+                "i64",
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+            ),
+        },
+        levels=("tile", "pipe", "simt"),
+        meaning="same(source)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "ptr_to_ptr", "code": 87, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Offset(Op):
+    """Advance pointers by elements."""
+
+    __slots__ = ()
+    name = "offset"
+    definition = Definition(
+        name="offset",
+        summary="Advance pointers by elements.",
+        operands_text="ptr: tile[*s; ptr[P]], offset: tile[*s; I]",
+        results_text="result: tile[*s; ptr[P]]",
+        where={
+            "P": (
+                "i1",
+                "i4",
+                "i8",
+                "i16",
+                "i32",
+                "i64",
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+            ),
+            "I": ("i1", "i8", "i16", "i32", "i64"),
+        },
+        rules=(
+            Rule(
+                "whole_bytes",
+                "bits(P) != 4",
+                "pointers to {P} cannot be advanced: an element takes half a byte",
+                "advance a pointer to i8, or use a view",
+            ),
+        ),
+        undefined=(
+            Undefined("wrap", "offset_wraps(ptr, offset, P, I)", "the address wraps around"),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="offset_pointer(ptr, offset, P, I)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "offset", "code": 81, "since": "13.1"},
+    )
+
+    @property
+    def ptr(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def offset(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
 class Assume(Op):
     """Promise something about a value."""
 
@@ -824,6 +1348,2142 @@ class PrintTko(Op):
     @property
     def format(self) -> str:
         return cast("str", self.attributes["format"])
+
+
+class Addf(Op):
+    """Sum of floats, rounded once."""
+
+    __slots__ = ()
+    name = "addf"
+    definition = Definition(
+        name="addf",
+        summary="Sum of floats, rounded once.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        attributes_text="rounding: rounding = nearest_even, flush_to_zero: unit",
+        results_text="result: tile[*s; T]",
+        where={
+            "T": ("f16", "bf16", "f32", "f64"),
+            "rounding": ("nearest_even", "zero", "negative_inf", "positive_inf"),
+        },
+        rules=(
+            Rule(
+                "flush_to_zero",
+                "not flush_to_zero or T == 'f32'",
+                "flush_to_zero exists for f32 only, found {T}",
+                "drop flush_to_zero, or compute in f32",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        traits=("commutative",),
+        meaning="add(lhs, rhs, T, rounding, flush_to_zero)",
+        accuracy="rounded",
+        poison="elementwise",
+        tile_ir={
+            "name": "addf",
+            "code": 2,
+            "since": "13.1",
+            "names": {"rounding": "rounding_mode"},
+        },
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def rounding(self) -> str:
+        return cast("str", self.attributes.get("rounding", "nearest_even"))
+
+    @property
+    def flush_to_zero(self) -> bool:
+        return cast("bool", self.attributes.get("flush_to_zero", False))
+
+
+class Subf(Op):
+    """Difference of floats, rounded once."""
+
+    __slots__ = ()
+    name = "subf"
+    definition = Definition(
+        name="subf",
+        summary="Difference of floats, rounded once.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        attributes_text="rounding: rounding = nearest_even, flush_to_zero: unit",
+        results_text="result: tile[*s; T]",
+        where={
+            "T": ("f16", "bf16", "f32", "f64"),
+            "rounding": ("nearest_even", "zero", "negative_inf", "positive_inf"),
+        },
+        rules=(
+            Rule(
+                "flush_to_zero",
+                "not flush_to_zero or T == 'f32'",
+                "flush_to_zero exists for f32 only, found {T}",
+                "drop flush_to_zero, or compute in f32",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="sub(lhs, rhs, T, rounding, flush_to_zero)",
+        accuracy="rounded",
+        poison="elementwise",
+        tile_ir={
+            "name": "subf",
+            "code": 103,
+            "since": "13.1",
+            "names": {"rounding": "rounding_mode"},
+        },
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def rounding(self) -> str:
+        return cast("str", self.attributes.get("rounding", "nearest_even"))
+
+    @property
+    def flush_to_zero(self) -> bool:
+        return cast("bool", self.attributes.get("flush_to_zero", False))
+
+
+class Mulf(Op):
+    """Product of floats, rounded once."""
+
+    __slots__ = ()
+    name = "mulf"
+    definition = Definition(
+        name="mulf",
+        summary="Product of floats, rounded once.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        attributes_text="rounding: rounding = nearest_even, flush_to_zero: unit",
+        results_text="result: tile[*s; T]",
+        where={
+            "T": ("f16", "bf16", "f32", "f64"),
+            "rounding": ("nearest_even", "zero", "negative_inf", "positive_inf"),
+        },
+        rules=(
+            Rule(
+                "flush_to_zero",
+                "not flush_to_zero or T == 'f32'",
+                "flush_to_zero exists for f32 only, found {T}",
+                "drop flush_to_zero, or compute in f32",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        traits=("commutative",),
+        meaning="mul(lhs, rhs, T, rounding, flush_to_zero)",
+        accuracy="rounded",
+        poison="elementwise",
+        tile_ir={
+            "name": "mulf",
+            "code": 76,
+            "since": "13.1",
+            "names": {"rounding": "rounding_mode"},
+        },
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def rounding(self) -> str:
+        return cast("str", self.attributes.get("rounding", "nearest_even"))
+
+    @property
+    def flush_to_zero(self) -> bool:
+        return cast("bool", self.attributes.get("flush_to_zero", False))
+
+
+class Divf(Op):
+    """Quotient of floats, rounded once."""
+
+    __slots__ = ()
+    name = "divf"
+    definition = Definition(
+        name="divf",
+        summary="Quotient of floats, rounded once.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        attributes_text="rounding: rounding = nearest_even, flush_to_zero: unit",
+        results_text="result: tile[*s; T]",
+        where={
+            "T": ("f16", "bf16", "f32", "f64"),
+            "rounding": ("nearest_even", "zero", "negative_inf", "positive_inf", "approx", "full"),
+        },
+        rules=(
+            Rule(
+                "flush_to_zero",
+                "not flush_to_zero or T == 'f32'",
+                "flush_to_zero exists for f32 only, found {T}",
+                "drop flush_to_zero, or compute in f32",
+            ),
+            Rule(
+                "approx",
+                "rounding not in ('approx', 'full') or T == 'f32'",
+                "{rounding} exists for f32 only, found {T}",
+                "use nearest_even, or compute in f32",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="div(lhs, rhs, T, rounding, flush_to_zero)",
+        accuracy="div",
+        poison="elementwise",
+        tile_ir={
+            "name": "divf",
+            "code": 20,
+            "since": "13.1",
+            "names": {"rounding": "rounding_mode"},
+        },
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def rounding(self) -> str:
+        return cast("str", self.attributes.get("rounding", "nearest_even"))
+
+    @property
+    def flush_to_zero(self) -> bool:
+        return cast("bool", self.attributes.get("flush_to_zero", False))
+
+
+class Fma(Op):
+    """Fused multiply-add."""
+
+    __slots__ = ()
+    name = "fma"
+    definition = Definition(
+        name="fma",
+        summary="Fused multiply-add.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T], acc: tile[*s; T]",
+        attributes_text="rounding: rounding = nearest_even, flush_to_zero: unit",
+        results_text="result: tile[*s; T]",
+        where={
+            "T": ("f16", "bf16", "f32", "f64"),
+            "rounding": ("nearest_even", "zero", "negative_inf", "positive_inf"),
+        },
+        rules=(
+            Rule(
+                "flush_to_zero",
+                "not flush_to_zero or T == 'f32'",
+                "flush_to_zero exists for f32 only, found {T}",
+                "drop flush_to_zero, or compute in f32",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="fma(lhs, rhs, acc, T, rounding, flush_to_zero)",
+        accuracy="rounded",
+        poison="elementwise",
+        tile_ir={
+            "name": "fma",
+            "code": 40,
+            "since": "13.1",
+            "names": {"rounding": "rounding_mode"},
+        },
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def acc(self) -> Value:
+        return cast("Value", self.arguments[2])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def rounding(self) -> str:
+        return cast("str", self.attributes.get("rounding", "nearest_even"))
+
+    @property
+    def flush_to_zero(self) -> bool:
+        return cast("bool", self.attributes.get("flush_to_zero", False))
+
+
+class Remf(Op):
+    """Remainder of the division rounded towards zero."""
+
+    __slots__ = ()
+    name = "remf"
+    definition = Definition(
+        name="remf",
+        summary="Remainder of the division rounded towards zero.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="remainder(lhs, rhs, T)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "remf", "code": 89, "since": "13.1"},
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Negf(Op):
+    """Float with its sign flipped."""
+
+    __slots__ = ()
+    name = "negf"
+    definition = Definition(
+        name="negf",
+        summary="Float with its sign flipped.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="neg_float(source)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "negf", "code": 79, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Absf(Op):
+    """Float with its sign cleared."""
+
+    __slots__ = ()
+    name = "absf"
+    definition = Definition(
+        name="absf",
+        summary="Float with its sign cleared.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="abs_float(source)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "absf", "code": 0, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Rcp(Op):
+    """Reciprocal of a float, rounded once."""
+
+    __slots__ = ()
+    name = "rcp"
+    definition = Definition(
+        name="rcp",
+        summary="Reciprocal of a float, rounded once.",
+        operands_text="source: tile[*s; T]",
+        attributes_text="rounding: rounding = nearest_even, flush_to_zero: unit",
+        results_text="result: tile[*s; T]",
+        where={
+            "T": ("f16", "bf16", "f32", "f64"),
+            "rounding": ("nearest_even", "zero", "negative_inf", "positive_inf", "approx"),
+        },
+        rules=(
+            Rule(
+                "flush_to_zero",
+                "not flush_to_zero or T == 'f32'",
+                "flush_to_zero exists for f32 only, found {T}",
+                "drop flush_to_zero, or compute in f32",
+            ),
+            Rule(
+                "approx",
+                "rounding not in ('approx', 'full') or T == 'f32'",
+                "{rounding} exists for f32 only, found {T}",
+                "use nearest_even, or compute in f32",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="reciprocal(source, T, rounding, flush_to_zero)",
+        accuracy="div",
+        poison="elementwise",
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def rounding(self) -> str:
+        return cast("str", self.attributes.get("rounding", "nearest_even"))
+
+    @property
+    def flush_to_zero(self) -> bool:
+        return cast("bool", self.attributes.get("flush_to_zero", False))
+
+
+class Maxf(Op):
+    """Greater of two floats."""
+
+    __slots__ = ()
+    name = "maxf"
+    definition = Definition(
+        name="maxf",
+        summary="Greater of two floats.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        attributes_text="propagate_nan: unit, flush_to_zero: unit",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        rules=(
+            Rule(
+                "flush_to_zero",
+                "not flush_to_zero or T == 'f32'",
+                "flush_to_zero exists for f32 only, found {T}",
+                "drop flush_to_zero, or compute in f32",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        traits=("commutative",),
+        meaning="maximum(lhs, rhs, T, propagate_nan, flush_to_zero)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "maxf", "code": 69, "since": "13.1"},
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def propagate_nan(self) -> bool:
+        return cast("bool", self.attributes.get("propagate_nan", False))
+
+    @property
+    def flush_to_zero(self) -> bool:
+        return cast("bool", self.attributes.get("flush_to_zero", False))
+
+
+class Minf(Op):
+    """Lesser of two floats."""
+
+    __slots__ = ()
+    name = "minf"
+    definition = Definition(
+        name="minf",
+        summary="Lesser of two floats.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        attributes_text="propagate_nan: unit, flush_to_zero: unit",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        rules=(
+            Rule(
+                "flush_to_zero",
+                "not flush_to_zero or T == 'f32'",
+                "flush_to_zero exists for f32 only, found {T}",
+                "drop flush_to_zero, or compute in f32",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        traits=("commutative",),
+        meaning="minimum(lhs, rhs, T, propagate_nan, flush_to_zero)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "minf", "code": 71, "since": "13.1"},
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def propagate_nan(self) -> bool:
+        return cast("bool", self.attributes.get("propagate_nan", False))
+
+    @property
+    def flush_to_zero(self) -> bool:
+        return cast("bool", self.attributes.get("flush_to_zero", False))
+
+
+class Cmpf(Op):
+    """Comparison of floats."""
+
+    __slots__ = ()
+    name = "cmpf"
+    definition = Definition(
+        name="cmpf",
+        summary="Comparison of floats.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        attributes_text="predicate: comparison, ordering: comparison_ordering = ordered",
+        results_text="result: tile[*s; i1]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="compare(lhs, rhs, predicate, ordering)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={
+            "name": "cmpf",
+            "code": 14,
+            "since": "13.1",
+            "names": {"predicate": "comparison_predicate", "ordering": "comparison_ordering"},
+        },
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def predicate(self) -> str:
+        return cast("str", self.attributes["predicate"])
+
+    @property
+    def ordering(self) -> str:
+        return cast("str", self.attributes.get("ordering", "ordered"))
+
+
+class Ceil(Op):
+    """Float rounded to an integer, upwards."""
+
+    __slots__ = ()
+    name = "ceil"
+    definition = Definition(
+        name="ceil",
+        summary="Float rounded to an integer, upwards.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="ceil(source, T)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "ceil", "code": 13, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Floor(Op):
+    """Float rounded to an integer, downwards."""
+
+    __slots__ = ()
+    name = "floor"
+    definition = Definition(
+        name="floor",
+        summary="Float rounded to an integer, downwards.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="floor(source, T)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "floor", "code": 39, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Truncf(Op):
+    """Float rounded to an integer, towards zero."""
+
+    __slots__ = ()
+    name = "truncf"
+    definition = Definition(
+        name="truncf",
+        summary="Float rounded to an integer, towards zero.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="trunc(source, T)",
+        accuracy="exact",
+        poison="elementwise",
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Roundf(Op):
+    """Float rounded to an integer, to nearest."""
+
+    __slots__ = ()
+    name = "roundf"
+    definition = Definition(
+        name="roundf",
+        summary="Float rounded to an integer, to nearest.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="round_even(source, T)",
+        accuracy="exact",
+        poison="elementwise",
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Sqrt(Op):
+    """Square root, rounded once."""
+
+    __slots__ = ()
+    name = "sqrt"
+    definition = Definition(
+        name="sqrt",
+        summary="Square root, rounded once.",
+        operands_text="source: tile[*s; T]",
+        attributes_text="rounding: rounding = nearest_even, flush_to_zero: unit",
+        results_text="result: tile[*s; T]",
+        where={
+            "T": ("f16", "bf16", "f32", "f64"),
+            "rounding": ("nearest_even", "zero", "negative_inf", "positive_inf", "approx"),
+        },
+        rules=(
+            Rule(
+                "flush_to_zero",
+                "not flush_to_zero or T == 'f32'",
+                "flush_to_zero exists for f32 only, found {T}",
+                "drop flush_to_zero, or compute in f32",
+            ),
+            Rule(
+                "approx",
+                "rounding not in ('approx', 'full') or T == 'f32'",
+                "{rounding} exists for f32 only, found {T}",
+                "use nearest_even, or compute in f32",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="sqrt(source, T, rounding, flush_to_zero)",
+        accuracy="sqrt",
+        poison="elementwise",
+        tile_ir={
+            "name": "sqrt",
+            "code": 100,
+            "since": "13.1",
+            "names": {"rounding": "rounding_mode"},
+        },
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def rounding(self) -> str:
+        return cast("str", self.attributes.get("rounding", "nearest_even"))
+
+    @property
+    def flush_to_zero(self) -> bool:
+        return cast("bool", self.attributes.get("flush_to_zero", False))
+
+
+class Rsqrt(Op):
+    """Reciprocal square root."""
+
+    __slots__ = ()
+    name = "rsqrt"
+    definition = Definition(
+        name="rsqrt",
+        summary="Reciprocal square root.",
+        operands_text="source: tile[*s; T]",
+        attributes_text="flush_to_zero: unit",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        rules=(
+            Rule(
+                "flush_to_zero",
+                "not flush_to_zero or T == 'f32'",
+                "flush_to_zero exists for f32 only, found {T}",
+                "drop flush_to_zero, or compute in f32",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="rsqrt(source, T, flush_to_zero)",
+        accuracy="rsqrt",
+        poison="elementwise",
+        tile_ir={"name": "rsqrt", "code": 93, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def flush_to_zero(self) -> bool:
+        return cast("bool", self.attributes.get("flush_to_zero", False))
+
+
+class Exp(Op):
+    """Exponential."""
+
+    __slots__ = ()
+    name = "exp"
+    definition = Definition(
+        name="exp",
+        summary="Exponential.",
+        operands_text="source: tile[*s; T]",
+        attributes_text="rounding: rounding = full",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64"), "rounding": ("full", "approx")},
+        rules=(
+            Rule(
+                "approx",
+                "rounding != 'approx' or T == 'f32'",
+                "approx exists for f32 only, found {T}",
+                "use full, or compute in f32",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="exp(source, T)",
+        accuracy="exp",
+        poison="elementwise",
+        tile_ir={
+            "name": "exp",
+            "code": 23,
+            "since": "13.1",
+            "arguments": {"rounding": "13.3"},
+            "names": {"rounding": "rounding_mode"},
+        },
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def rounding(self) -> str:
+        return cast("str", self.attributes.get("rounding", "full"))
+
+
+class Exp2(Op):
+    """Power of two."""
+
+    __slots__ = ()
+    name = "exp2"
+    definition = Definition(
+        name="exp2",
+        summary="Power of two.",
+        operands_text="source: tile[*s; T]",
+        attributes_text="flush_to_zero: unit",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        rules=(
+            Rule(
+                "flush_to_zero",
+                "not flush_to_zero or T == 'f32'",
+                "flush_to_zero exists for f32 only, found {T}",
+                "drop flush_to_zero, or compute in f32",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="exp2(source, T, flush_to_zero)",
+        accuracy="exp",
+        poison="elementwise",
+        tile_ir={"name": "exp2", "code": 24, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def flush_to_zero(self) -> bool:
+        return cast("bool", self.attributes.get("flush_to_zero", False))
+
+
+class Expm1(Op):
+    """Exponential minus one."""
+
+    __slots__ = ()
+    name = "expm1"
+    definition = Definition(
+        name="expm1",
+        summary="Exponential minus one.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="expm1(source, T)",
+        accuracy="log",
+        poison="elementwise",
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Log(Op):
+    """Natural logarithm."""
+
+    __slots__ = ()
+    name = "log"
+    definition = Definition(
+        name="log",
+        summary="Natural logarithm.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="log(source, T)",
+        accuracy="log",
+        poison="elementwise",
+        tile_ir={"name": "log", "code": 63, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Log2(Op):
+    """Binary logarithm."""
+
+    __slots__ = ()
+    name = "log2"
+    definition = Definition(
+        name="log2",
+        summary="Binary logarithm.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="log2(source, T)",
+        accuracy="log",
+        poison="elementwise",
+        tile_ir={"name": "log2", "code": 64, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Log1p(Op):
+    """Logarithm of one plus a number."""
+
+    __slots__ = ()
+    name = "log1p"
+    definition = Definition(
+        name="log1p",
+        summary="Logarithm of one plus a number.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="log1p(source, T)",
+        accuracy="log",
+        poison="elementwise",
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Pow(Op):
+    """Power of floats."""
+
+    __slots__ = ()
+    name = "pow"
+    definition = Definition(
+        name="pow",
+        summary="Power of floats.",
+        operands_text="source: tile[*s; T], exponent: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="power(source, exponent, T)",
+        accuracy="pow",
+        poison="elementwise",
+        tile_ir={"name": "pow", "code": 84, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def exponent(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Fpowi(Op):
+    """Power of a float to an integer."""
+
+    __slots__ = ()
+    name = "fpowi"
+    definition = Definition(
+        name="fpowi",
+        summary="Power of a float to an integer.",
+        operands_text="source: tile[*s; T], exponent: tile[*s; I]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64"), "I": ("i1", "i8", "i16", "i32")},
+        levels=("tile", "pipe", "simt"),
+        meaning="integer_power(source, exponent, T, I)",
+        accuracy="pow",
+        poison="elementwise",
+        tile_ir={"name": "fpowi", "code": 121, "since": "13.4"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def exponent(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Sin(Op):
+    """Sine."""
+
+    __slots__ = ()
+    name = "sin"
+    definition = Definition(
+        name="sin",
+        summary="Sine.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="sin(source, T)",
+        accuracy="sine",
+        poison="elementwise",
+        tile_ir={"name": "sin", "code": 98, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Cos(Op):
+    """Cosine."""
+
+    __slots__ = ()
+    name = "cos"
+    definition = Definition(
+        name="cos",
+        summary="Cosine.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="cos(source, T)",
+        accuracy="sine",
+        poison="elementwise",
+        tile_ir={"name": "cos", "code": 18, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Tan(Op):
+    """Tangent."""
+
+    __slots__ = ()
+    name = "tan"
+    definition = Definition(
+        name="tan",
+        summary="Tangent.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="tan(source, T)",
+        accuracy="tan",
+        poison="elementwise",
+        tile_ir={"name": "tan", "code": 105, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Sinh(Op):
+    """Hyperbolic sine."""
+
+    __slots__ = ()
+    name = "sinh"
+    definition = Definition(
+        name="sinh",
+        summary="Hyperbolic sine.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="sinh(source, T)",
+        accuracy="hyperbolic",
+        poison="elementwise",
+        tile_ir={"name": "sinh", "code": 99, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Cosh(Op):
+    """Hyperbolic cosine."""
+
+    __slots__ = ()
+    name = "cosh"
+    definition = Definition(
+        name="cosh",
+        summary="Hyperbolic cosine.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="cosh(source, T)",
+        accuracy="hyperbolic",
+        poison="elementwise",
+        tile_ir={"name": "cosh", "code": 19, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Tanh(Op):
+    """Hyperbolic tangent."""
+
+    __slots__ = ()
+    name = "tanh"
+    definition = Definition(
+        name="tanh",
+        summary="Hyperbolic tangent.",
+        operands_text="source: tile[*s; T]",
+        attributes_text="rounding: rounding = full",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64"), "rounding": ("full", "approx")},
+        rules=(
+            Rule(
+                "approx",
+                "rounding != 'approx' or T == 'f32'",
+                "approx exists for f32 only, found {T}",
+                "use full, or compute in f32",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="tanh(source, T)",
+        accuracy="tanh",
+        poison="elementwise",
+        tile_ir={
+            "name": "tanh",
+            "code": 106,
+            "since": "13.1",
+            "arguments": {"rounding": "13.2"},
+            "names": {"rounding": "rounding_mode"},
+        },
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def rounding(self) -> str:
+        return cast("str", self.attributes.get("rounding", "full"))
+
+
+class Atan2(Op):
+    """Arc tangent of a quotient, in the right quadrant."""
+
+    __slots__ = ()
+    name = "atan2"
+    definition = Definition(
+        name="atan2",
+        summary="Arc tangent of a quotient, in the right quadrant.",
+        operands_text="x: tile[*s; T], y: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="atan2(x, y, T)",
+        accuracy="atan2",
+        poison="elementwise",
+        tile_ir={"name": "atan2", "code": 110, "since": "13.2"},
+    )
+
+    @property
+    def x(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def y(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Erf(Op):
+    """Error function."""
+
+    __slots__ = ()
+    name = "erf"
+    definition = Definition(
+        name="erf",
+        summary="Error function.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("f16", "bf16", "f32", "f64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="erf(source, T)",
+        accuracy="erf",
+        poison="elementwise",
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Addi(Op):
+    """Integer sum, wrapping."""
+
+    __slots__ = ()
+    name = "addi"
+    definition = Definition(
+        name="addi",
+        summary="Integer sum, wrapping.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        attributes_text="overflow: overflow = none",
+        results_text="result: tile[*s; T]",
+        where={"T": ("i1", "i8", "i16", "i32", "i64")},
+        undefined=(
+            Undefined(
+                "overflow",
+                "overflow != 'none' and add_overflows(lhs, rhs, T, overflow)",
+                "the sum does not fit {T}, and the operation promises `{overflow}`",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        traits=("commutative",),
+        meaning="add_int(lhs, rhs, T)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "addi", "code": 3, "since": "13.1"},
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def overflow(self) -> str:
+        return cast("str", self.attributes.get("overflow", "none"))
+
+
+class Subi(Op):
+    """Integer difference, wrapping."""
+
+    __slots__ = ()
+    name = "subi"
+    definition = Definition(
+        name="subi",
+        summary="Integer difference, wrapping.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        attributes_text="overflow: overflow = none",
+        results_text="result: tile[*s; T]",
+        where={"T": ("i1", "i8", "i16", "i32", "i64")},
+        undefined=(
+            Undefined(
+                "overflow",
+                "overflow != 'none' and sub_overflows(lhs, rhs, T, overflow)",
+                "the difference does not fit {T}, and the operation promises `{overflow}`",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="sub_int(lhs, rhs, T)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "subi", "code": 104, "since": "13.1"},
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def overflow(self) -> str:
+        return cast("str", self.attributes.get("overflow", "none"))
+
+
+class Muli(Op):
+    """Integer product, wrapping."""
+
+    __slots__ = ()
+    name = "muli"
+    definition = Definition(
+        name="muli",
+        summary="Integer product, wrapping.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        attributes_text="overflow: overflow = none",
+        results_text="result: tile[*s; T]",
+        where={"T": ("i1", "i8", "i16", "i32", "i64")},
+        undefined=(
+            Undefined(
+                "overflow",
+                "overflow != 'none' and mul_overflows(lhs, rhs, T, overflow)",
+                "the product does not fit {T}, and the operation promises `{overflow}`",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        traits=("commutative",),
+        meaning="mul_int(lhs, rhs, T)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "muli", "code": 78, "since": "13.1"},
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def overflow(self) -> str:
+        return cast("str", self.attributes.get("overflow", "none"))
+
+
+class Mulhii(Op):
+    """High half of an unsigned product."""
+
+    __slots__ = ()
+    name = "mulhii"
+    definition = Definition(
+        name="mulhii",
+        summary="High half of an unsigned product.",
+        operands_text="x: tile[*s; T], y: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("i1", "i8", "i16", "i32", "i64")},
+        levels=("tile", "pipe", "simt"),
+        traits=("commutative",),
+        meaning="mulhi_int(x, y, T)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "mulhii", "code": 77, "since": "13.1"},
+    )
+
+    @property
+    def x(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def y(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Negi(Op):
+    """Integer negation, wrapping."""
+
+    __slots__ = ()
+    name = "negi"
+    definition = Definition(
+        name="negi",
+        summary="Integer negation, wrapping.",
+        operands_text="source: tile[*s; T]",
+        attributes_text="overflow: overflow = none",
+        results_text="result: tile[*s; T]",
+        where={"T": ("i1", "i8", "i16", "i32", "i64")},
+        undefined=(
+            Undefined(
+                "overflow",
+                "overflow != 'none' and neg_overflows(source, T, overflow)",
+                "the opposite does not fit {T}, and the operation promises `{overflow}`",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="neg_int(source, T)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "negi", "code": 80, "since": "13.1", "arguments": {"overflow": "13.2"}},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def overflow(self) -> str:
+        return cast("str", self.attributes.get("overflow", "none"))
+
+
+class Absi(Op):
+    """Magnitude of a signed integer."""
+
+    __slots__ = ()
+    name = "absi"
+    definition = Definition(
+        name="absi",
+        summary="Magnitude of a signed integer.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("i1", "i8", "i16", "i32", "i64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="abs_int(source, T)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "absi", "code": 1, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Divi(Op):
+    """Integer quotient."""
+
+    __slots__ = ()
+    name = "divi"
+    definition = Definition(
+        name="divi",
+        summary="Integer quotient.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        attributes_text="signedness: signedness, rounding: rounding = zero",
+        results_text="result: tile[*s; T]",
+        where={
+            "T": ("i1", "i8", "i16", "i32", "i64"),
+            "rounding": ("zero", "negative_inf", "positive_inf"),
+        },
+        rules=(
+            Rule(
+                "unsigned_floor",
+                "signedness == 'signed' or rounding != 'negative_inf'",
+                "an unsigned division cannot round to negative_inf",
+                "unsigned quotients round down already: use zero",
+            ),
+        ),
+        undefined=(
+            Undefined("division_by_zero", "is_zero(rhs)", "the divisor is zero"),
+            Undefined(
+                "quotient",
+                "signedness == 'signed' and quotient_overflows(lhs, rhs, T)",
+                "the quotient of the least {T} and -1 does not fit {T}",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="div_int(lhs, rhs, T, signedness, rounding)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "divi", "code": 21, "since": "13.1"},
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def signedness(self) -> str:
+        return cast("str", self.attributes["signedness"])
+
+    @property
+    def rounding(self) -> str:
+        return cast("str", self.attributes.get("rounding", "zero"))
+
+
+class Remi(Op):
+    """Integer remainder of the division rounded towards zero."""
+
+    __slots__ = ()
+    name = "remi"
+    definition = Definition(
+        name="remi",
+        summary="Integer remainder of the division rounded towards zero.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        attributes_text="signedness: signedness",
+        results_text="result: tile[*s; T]",
+        where={"T": ("i1", "i8", "i16", "i32", "i64")},
+        undefined=(
+            Undefined("division_by_zero", "is_zero(rhs)", "the divisor is zero"),
+            Undefined(
+                "quotient",
+                "signedness == 'signed' and quotient_overflows(lhs, rhs, T)",
+                "the quotient of the least {T} and -1 does not fit {T}",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="rem_int(lhs, rhs, T, signedness)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "remi", "code": 90, "since": "13.1"},
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def signedness(self) -> str:
+        return cast("str", self.attributes["signedness"])
+
+
+class Maxi(Op):
+    """Greater of two integers."""
+
+    __slots__ = ()
+    name = "maxi"
+    definition = Definition(
+        name="maxi",
+        summary="Greater of two integers.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        attributes_text="signedness: signedness",
+        results_text="result: tile[*s; T]",
+        where={"T": ("i1", "i8", "i16", "i32", "i64")},
+        levels=("tile", "pipe", "simt"),
+        traits=("commutative",),
+        meaning="max_int(lhs, rhs, T, signedness)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "maxi", "code": 70, "since": "13.1"},
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def signedness(self) -> str:
+        return cast("str", self.attributes["signedness"])
+
+
+class Mini(Op):
+    """Lesser of two integers."""
+
+    __slots__ = ()
+    name = "mini"
+    definition = Definition(
+        name="mini",
+        summary="Lesser of two integers.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        attributes_text="signedness: signedness",
+        results_text="result: tile[*s; T]",
+        where={"T": ("i1", "i8", "i16", "i32", "i64")},
+        levels=("tile", "pipe", "simt"),
+        traits=("commutative",),
+        meaning="min_int(lhs, rhs, T, signedness)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "mini", "code": 72, "since": "13.1"},
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def signedness(self) -> str:
+        return cast("str", self.attributes["signedness"])
+
+
+class Cmpi(Op):
+    """Comparison of integers."""
+
+    __slots__ = ()
+    name = "cmpi"
+    definition = Definition(
+        name="cmpi",
+        summary="Comparison of integers.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        attributes_text="predicate: comparison, signedness: signedness",
+        results_text="result: tile[*s; i1]",
+        where={"T": ("i1", "i8", "i16", "i32", "i64")},
+        levels=("tile", "pipe", "simt"),
+        meaning="compare_int(lhs, rhs, T, predicate, signedness)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={
+            "name": "cmpi",
+            "code": 15,
+            "since": "13.1",
+            "names": {"predicate": "comparison_predicate"},
+        },
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def predicate(self) -> str:
+        return cast("str", self.attributes["predicate"])
+
+    @property
+    def signedness(self) -> str:
+        return cast("str", self.attributes["signedness"])
+
+
+class Andi(Op):
+    """Bitwise and."""
+
+    __slots__ = ()
+    name = "andi"
+    definition = Definition(
+        name="andi",
+        summary="Bitwise and.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("i1", "i8", "i16", "i32", "i64")},
+        levels=("tile", "pipe", "simt"),
+        traits=("commutative",),
+        meaning="and_int(lhs, rhs)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "andi", "code": 4, "since": "13.1"},
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Ori(Op):
+    """Bitwise or."""
+
+    __slots__ = ()
+    name = "ori"
+    definition = Definition(
+        name="ori",
+        summary="Bitwise or.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("i1", "i8", "i16", "i32", "i64")},
+        levels=("tile", "pipe", "simt"),
+        traits=("commutative",),
+        meaning="or_int(lhs, rhs)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "ori", "code": 82, "since": "13.1"},
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Xori(Op):
+    """Bitwise exclusive or."""
+
+    __slots__ = ()
+    name = "xori"
+    definition = Definition(
+        name="xori",
+        summary="Bitwise exclusive or.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={"T": ("i1", "i8", "i16", "i32", "i64")},
+        levels=("tile", "pipe", "simt"),
+        traits=("commutative",),
+        meaning="xor_int(lhs, rhs)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "xori", "code": 108, "since": "13.1"},
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Shli(Op):
+    """Shift to the left."""
+
+    __slots__ = ()
+    name = "shli"
+    definition = Definition(
+        name="shli",
+        summary="Shift to the left.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        attributes_text="overflow: overflow = none",
+        results_text="result: tile[*s; T]",
+        where={"T": ("i1", "i8", "i16", "i32", "i64")},
+        undefined=(
+            Undefined(
+                "shift_amount",
+                "shift_out_of_range(rhs, T)",
+                "the shift amount is not below the {bits(T)} bits of {T}",
+            ),
+            Undefined(
+                "overflow",
+                "overflow != 'none' and shl_overflows(lhs, rhs, T, overflow)",
+                "the shifted value does not fit {T}, and the operation promises `{overflow}`",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="shl_int(lhs, rhs, T)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "shli", "code": 96, "since": "13.1"},
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def overflow(self) -> str:
+        return cast("str", self.attributes.get("overflow", "none"))
+
+
+class Shri(Op):
+    """Shift to the right."""
+
+    __slots__ = ()
+    name = "shri"
+    definition = Definition(
+        name="shri",
+        summary="Shift to the right.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*s; T]",
+        attributes_text="signedness: signedness",
+        results_text="result: tile[*s; T]",
+        where={"T": ("i1", "i8", "i16", "i32", "i64")},
+        undefined=(
+            Undefined(
+                "shift_amount",
+                "shift_out_of_range(rhs, T)",
+                "the shift amount is not below the {bits(T)} bits of {T}",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="shr_int(lhs, rhs, T, signedness)",
+        accuracy="exact",
+        poison="elementwise",
+        tile_ir={"name": "shri", "code": 97, "since": "13.1"},
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def signedness(self) -> str:
+        return cast("str", self.attributes["signedness"])
+
+
+class Mmaf(Op):
+    """Matrix product of two float tiles plus an accumulator."""
+
+    __slots__ = ()
+    name = "mmaf"
+    definition = Definition(
+        name="mmaf",
+        summary="Matrix product of two float tiles plus an accumulator.",
+        operands_text="lhs: tile[*b m k; F], rhs: tile[*b k n; F], acc: tile[*b m n; A]",
+        attributes_text="fast_acc: unit",
+        results_text="result: tile[*b m n; A]",
+        where={
+            "F": (
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+            ),
+            "A": ("f16", "f32", "f64"),
+        },
+        rules=(
+            Rule(
+                "wide_accumulator",
+                "A == 'f64' if F == 'f64' else A == 'f32' or (A == 'f16' and (F == 'f16' or bits(F) == 8))",
+                "{F} products need an {'f64' if F == 'f64' else 'f32'} accumulator, found {A}",
+                "make `acc` a tile<{m}x{n}x{'f64' if F == 'f64' else 'f32'}> and convert the result",
+            ),
+            Rule(
+                "fast_acc",
+                "not fast_acc or bits(F) == 8",
+                "fast_acc is for 8 bit floats, found {F}",
+                "drop fast_acc",
+            ),
+        ),
+        levels=("tile", "pipe"),
+        meaning="dot(lhs, rhs, acc, A)",
+        accuracy="dot",
+        poison="contract",
+        tile_ir={"name": "mmaf", "code": 73, "since": "13.1", "arguments": {"fast_acc": "13.3"}},
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def acc(self) -> Value:
+        return cast("Value", self.arguments[2])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def fast_acc(self) -> bool:
+        return cast("bool", self.attributes.get("fast_acc", False))
+
+
+class Mmai(Op):
+    """Matrix product of two integer tiles plus an accumulator."""
+
+    __slots__ = ()
+    name = "mmai"
+    definition = Definition(
+        name="mmai",
+        summary="Matrix product of two integer tiles plus an accumulator.",
+        operands_text="lhs: tile[*b m k; F], rhs: tile[*b k n; F], acc: tile[*b m n; i32]",
+        attributes_text="signedness_lhs: signedness, signedness_rhs: signedness",
+        results_text="result: tile[*b m n; i32]",
+        where={"F": ("i8", "i4")},
+        levels=("tile", "pipe"),
+        meaning="dot_int(lhs, rhs, acc, F, signedness_lhs, signedness_rhs)",
+        accuracy="exact",
+        poison="contract",
+        tile_ir={"name": "mmai", "code": 74, "since": "13.1"},
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def acc(self) -> Value:
+        return cast("Value", self.arguments[2])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def signedness_lhs(self) -> str:
+        return cast("str", self.attributes["signedness_lhs"])
+
+    @property
+    def signedness_rhs(self) -> str:
+        return cast("str", self.attributes["signedness_rhs"])
+
+
+class MmafScaled(Op):
+    """Matrix product of two block-scaled float tiles plus an accumulator."""
+
+    __slots__ = ()
+    name = "mmaf_scaled"
+    definition = Definition(
+        name="mmaf_scaled",
+        summary="Matrix product of two block-scaled float tiles plus an accumulator.",
+        operands_text="lhs: tile[*b m k; F], rhs: tile[*b k n; F], acc: tile[*b m n; f32], lhs_scale: tile[*b m q; S], rhs_scale: tile[*b q n; S]",
+        results_text="result: tile[*b m n; f32]",
+        where={"F": ("f8e4m3", "f8e5m2", "f4e2m1"), "S": ("f8e8m0", "f8e4m3")},
+        rules=(
+            Rule(
+                "block",
+                "k % q == 0 and (k // q == 32 or (k // q == 16 and F == 'f4e2m1'))",
+                "{k} elements with {q} scales: a block must hold 32 elements, or 16 of f4e2m1",
+                "give one scale for 32 elements along k (16 of f4e2m1)",
+            ),
+            Rule(
+                "scale_type",
+                "S == 'f8e8m0' or (F == 'f4e2m1' and k // q == 16)",
+                "f8e4m3 scales belong to blocks of 16 elements of f4e2m1, found {F}",
+                "use f8e8m0 scales",
+            ),
+        ),
+        levels=("tile", "pipe"),
+        meaning="dot(scale_rows(lhs, lhs_scale), scale_columns(rhs, rhs_scale), acc, 'f32')",
+        accuracy="dot",
+        poison="contract",
+        tile_ir={"name": "mmaf_scaled", "code": 114, "since": "13.3"},
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def acc(self) -> Value:
+        return cast("Value", self.arguments[2])
+
+    @property
+    def lhs_scale(self) -> Value:
+        return cast("Value", self.arguments[3])
+
+    @property
+    def rhs_scale(self) -> Value:
+        return cast("Value", self.arguments[4])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class MmafSparse(Op):
+    """Matrix product with a 2:4 sparse left operand."""
+
+    __slots__ = ()
+    name = "mmaf_sparse"
+    definition = Definition(
+        name="mmaf_sparse",
+        summary="Matrix product with a 2:4 sparse left operand.",
+        operands_text="lhs: tile[*b m h; F], metadata: tile[*b m q; i8], rhs: tile[*b k n; F], acc: tile[*b m n; A]",
+        results_text="result: tile[*b m n; A]",
+        where={
+            "F": ("f16", "bf16", "f8e4m3", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"),
+            "A": ("f16", "f32"),
+        },
+        rules=(
+            Rule(
+                "wide_accumulator",
+                "A == 'f32' or F == 'f16' or bits(F) == 8",
+                "{F} products need an f32 accumulator, found {A}",
+                "make `acc` a tile<{m}x{n}xf32> and convert the result",
+            ),
+            Rule(
+                "shape",
+                "h * 2 == k and q * 8 == k",
+                "k is {k}: `lhs` needs {k // 2} columns and `metadata` {k // 8}, found {h} and {q}",
+                "k must be a multiple of 8",
+            ),
+        ),
+        undefined=(
+            Undefined(
+                "places",
+                "sparse_places_wrong(metadata)",
+                "the two places of a group are not in ascending order",
+            ),
+        ),
+        levels=("tile", "pipe"),
+        meaning="dot(expand_sparse(lhs, metadata), rhs, acc, A)",
+        accuracy="dot",
+        poison="contract",
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def metadata(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[2])
+
+    @property
+    def acc(self) -> Value:
+        return cast("Value", self.arguments[3])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
 
 
 class MakeToken(Op):
@@ -1566,6 +4226,1004 @@ class GetGlobal(Op):
         return cast("str", self.attributes["symbol"])
 
 
+class Sort(Op):
+    """Sort along an axis, carrying other tiles along."""
+
+    __slots__ = ()
+    name = "sort"
+    definition = Definition(
+        name="sort",
+        summary="Sort along an axis, carrying other tiles along.",
+        operands_text="sources*: tile[A]",
+        attributes_text="axis: int, descending: unit, signedness: signedness = signed",
+        results_text="outputs*: any[A]",
+        rules=(
+            Rule("operands", "len(A) >= 1", "there is nothing to sort"),
+            Rule("shape", "all(t.shape == A[0].shape for t in A)", "the operands differ in shape"),
+            Rule(
+                "axis",
+                "len(A) == 0 or 0 <= axis < len(A[0].shape)",
+                "axis {axis} of a tile of rank {len(A[0].shape)}",
+            ),
+            Rule(
+                "key_type",
+                "len(A) == 0 or (not is_pointer(element(A[0])) and element(A[0]) in ('i1', 'i8', 'i16', 'i32', 'i64', 'f16', 'bf16', 'f32', 'f64'))",
+                "the key is a tile of {element(A[0])}",
+                "sort integers, or floats of 16 bits or more",
+            ),
+        ),
+        levels=("tile", "pipe"),
+        accuracy="exact",
+        poison="axis",
+    )
+
+    @property
+    def sources(self) -> tuple[Value, ...]:
+        return cast("tuple[Value, ...]", self.arguments[0])
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        return self.results[0:]
+
+    @property
+    def axis(self) -> int:
+        return cast("int", self.attributes["axis"])
+
+    @property
+    def descending(self) -> bool:
+        return cast("bool", self.attributes.get("descending", False))
+
+    @property
+    def signedness(self) -> str:
+        return cast("str", self.attributes.get("signedness", "signed"))
+
+
+class Topk(Op):
+    """The greatest or least elements along an axis."""
+
+    __slots__ = ()
+    name = "topk"
+    definition = Definition(
+        name="topk",
+        summary="The greatest or least elements along an axis.",
+        operands_text="source: tile[*s; T]",
+        attributes_text="axis: int, count: int, smallest: unit, signedness: signedness = signed",
+        results_text="values: tile[*(with_dim(s, axis, count)); T], indices: tile[*(with_dim(s, axis, count)); i32]",
+        where={"T": ("i1", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64")},
+        rules=(
+            Rule("axis", "0 <= axis < len(s)", "axis {axis} of a tile of rank {len(s)}"),
+            Rule(
+                "count",
+                "not 0 <= axis < len(s) or 1 <= count <= s[axis]",
+                "{count} of {s[axis]} elements",
+            ),
+        ),
+        levels=("tile", "pipe"),
+        meaning="topk(source, T, axis - len(s), count, smallest, signedness)",
+        accuracy="exact",
+        poison="axis",
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def values(self) -> Value:
+        return self.results[0]
+
+    @property
+    def indices(self) -> Value:
+        return self.results[1]
+
+    @property
+    def axis(self) -> int:
+        return cast("int", self.attributes["axis"])
+
+    @property
+    def count(self) -> int:
+        return cast("int", self.attributes["count"])
+
+    @property
+    def smallest(self) -> bool:
+        return cast("bool", self.attributes.get("smallest", False))
+
+    @property
+    def signedness(self) -> str:
+        return cast("str", self.attributes.get("signedness", "signed"))
+
+
+class Argmax(Op):
+    """Position of the greatest element along an axis."""
+
+    __slots__ = ()
+    name = "argmax"
+    definition = Definition(
+        name="argmax",
+        summary="Position of the greatest element along an axis.",
+        operands_text="source: tile[*s; T]",
+        attributes_text="axis: int, signedness: signedness = signed",
+        results_text="index: tile[*(without(s, axis)); i32]",
+        where={"T": ("i1", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64")},
+        rules=(Rule("axis", "0 <= axis < len(s)", "axis {axis} of a tile of rank {len(s)}"),),
+        levels=("tile", "pipe"),
+        meaning="argmax(source, T, axis - len(s), signedness)",
+        accuracy="exact",
+        poison="axis",
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def index(self) -> Value:
+        return self.results[0]
+
+    @property
+    def axis(self) -> int:
+        return cast("int", self.attributes["axis"])
+
+    @property
+    def signedness(self) -> str:
+        return cast("str", self.attributes.get("signedness", "signed"))
+
+
+class Argmin(Op):
+    """Position of the least element along an axis."""
+
+    __slots__ = ()
+    name = "argmin"
+    definition = Definition(
+        name="argmin",
+        summary="Position of the least element along an axis.",
+        operands_text="source: tile[*s; T]",
+        attributes_text="axis: int, signedness: signedness = signed",
+        results_text="index: tile[*(without(s, axis)); i32]",
+        where={"T": ("i1", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64")},
+        rules=(Rule("axis", "0 <= axis < len(s)", "axis {axis} of a tile of rank {len(s)}"),),
+        levels=("tile", "pipe"),
+        meaning="argmin(source, T, axis - len(s), signedness)",
+        accuracy="exact",
+        poison="axis",
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def index(self) -> Value:
+        return self.results[0]
+
+    @property
+    def axis(self) -> int:
+        return cast("int", self.attributes["axis"])
+
+    @property
+    def signedness(self) -> str:
+        return cast("str", self.attributes.get("signedness", "signed"))
+
+
+class Histogram(Op):
+    """Count the occurrences of each number."""
+
+    __slots__ = ()
+    name = "histogram"
+    definition = Definition(
+        name="histogram",
+        summary="Count the occurrences of each number.",
+        operands_text="source: tile[*s; I], mask?: tile[*s; i1]",
+        attributes_text="bins: int",
+        results_text="counts: tile[(bins); i32]",
+        where={"I": ("i8", "i16", "i32", "i64")},
+        rules=(Rule("bins", "bins >= 1", "there are {bins} bins"),),
+        levels=("tile", "pipe"),
+        meaning="histogram(source, mask, I, bins, len(s))",
+        accuracy="exact",
+        poison="whole",
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def mask(self) -> Value | None:
+        return cast("Value | None", self.arguments[1])
+
+    @property
+    def counts(self) -> Value:
+        return self.results[0]
+
+    @property
+    def bins(self) -> int:
+        return cast("int", self.attributes["bins"])
+
+
+class Philox(Op):
+    """Counter-based random words (Philox4x32)."""
+
+    __slots__ = ()
+    name = "philox"
+    definition = Definition(
+        name="philox",
+        summary="Counter-based random words (Philox4x32).",
+        operands_text="counter0: tile[*s; i32], counter1: tile[*s; i32], counter2: tile[*s; i32], counter3: tile[*s; i32], key0: tile[; i32], key1: tile[; i32]",
+        attributes_text="rounds: int = 10",
+        results_text="word0: tile[*s; i32], word1: tile[*s; i32], word2: tile[*s; i32], word3: tile[*s; i32]",
+        rules=(
+            Rule(
+                "rounds",
+                "1 <= rounds <= 16",
+                "{rounds} rounds",
+                "10 is the usual number; 7 passes the published tests",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="philox(counter0, counter1, counter2, counter3, spread(key0, s), spread(key1, s), rounds)",
+        accuracy="exact",
+        poison="elementwise",
+    )
+
+    @property
+    def counter0(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def counter1(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def counter2(self) -> Value:
+        return cast("Value", self.arguments[2])
+
+    @property
+    def counter3(self) -> Value:
+        return cast("Value", self.arguments[3])
+
+    @property
+    def key0(self) -> Value:
+        return cast("Value", self.arguments[4])
+
+    @property
+    def key1(self) -> Value:
+        return cast("Value", self.arguments[5])
+
+    @property
+    def word0(self) -> Value:
+        return self.results[0]
+
+    @property
+    def word1(self) -> Value:
+        return self.results[1]
+
+    @property
+    def word2(self) -> Value:
+        return self.results[2]
+
+    @property
+    def word3(self) -> Value:
+        return self.results[3]
+
+    @property
+    def rounds(self) -> int:
+        return cast("int", self.attributes.get("rounds", 10))
+
+
+class Reduce(Op):
+    """Combine the elements along an axis."""
+
+    __slots__ = ()
+    name = "reduce"
+    definition = Definition(
+        name="reduce",
+        summary="Combine the elements along an axis.",
+        operands_text="sources*: tile[A]",
+        attributes_text="axis: int, identities: numbers",
+        results_text="outputs*: (reduced(A, axis))",
+        regions_text="combine(pair*: (pairs(A))) -> yield(scalars(A))",
+        rules=(
+            Rule("operands", "len(A) >= 1", "there is nothing to combine"),
+            Rule("shape", "all(t.shape == A[0].shape for t in A)", "the operands differ in shape"),
+            Rule(
+                "axis",
+                "len(A) == 0 or 0 <= axis < len(A[0].shape)",
+                "axis {axis} of a tile of rank {len(A[0].shape)}",
+            ),
+            Rule(
+                "identities",
+                "len(identities) == len(A)",
+                "{len(identities)} identities for {len(A)} operands",
+                "give one identity for each operand",
+            ),
+            Rule(
+                "integer_identity",
+                "all(is_float(element(t)) or i % 1 == 0 for t, i in zip(A, identities))",
+                "the identity of an integer operand is not an integer",
+            ),
+        ),
+        levels=("tile", "pipe"),
+        accuracy="reduce",
+        poison="region",
+        tile_ir={
+            "name": "reduce",
+            "code": 88,
+            "since": "13.1",
+            "names": {
+                "sources": "operands",
+                "axis": "dim",
+                "outputs": "results",
+                "combine": "body",
+            },
+        },
+    )
+
+    @property
+    def sources(self) -> tuple[Value, ...]:
+        return cast("tuple[Value, ...]", self.arguments[0])
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        return self.results[0:]
+
+    @property
+    def axis(self) -> int:
+        return cast("int", self.attributes["axis"])
+
+    @property
+    def identities(self) -> tuple[int | float, ...]:
+        return cast("tuple[int | float, ...]", self.attributes["identities"])
+
+    @property
+    def combine(self) -> Region:
+        return self.regions[0]
+
+
+class Scan(Op):
+    """Combine all prefixes along an axis."""
+
+    __slots__ = ()
+    name = "scan"
+    definition = Definition(
+        name="scan",
+        summary="Combine all prefixes along an axis.",
+        operands_text="sources*: tile[A]",
+        attributes_text="axis: int, reverse: bool = false, identities: numbers",
+        results_text="outputs*: any[A]",
+        regions_text="combine(pair*: (pairs(A))) -> yield(scalars(A))",
+        rules=(
+            Rule("operands", "len(A) >= 1", "there is nothing to combine"),
+            Rule("shape", "all(t.shape == A[0].shape for t in A)", "the operands differ in shape"),
+            Rule(
+                "axis",
+                "len(A) == 0 or 0 <= axis < len(A[0].shape)",
+                "axis {axis} of a tile of rank {len(A[0].shape)}",
+            ),
+            Rule(
+                "identities",
+                "len(identities) == len(A)",
+                "{len(identities)} identities for {len(A)} operands",
+                "give one identity for each operand",
+            ),
+            Rule(
+                "integer_identity",
+                "all(is_float(element(t)) or i % 1 == 0 for t, i in zip(A, identities))",
+                "the identity of an integer operand is not an integer",
+            ),
+        ),
+        levels=("tile", "pipe"),
+        accuracy="reduce",
+        poison="region",
+        tile_ir={
+            "name": "scan",
+            "code": 94,
+            "since": "13.1",
+            "names": {
+                "sources": "operands",
+                "axis": "dim",
+                "outputs": "results",
+                "combine": "body",
+            },
+        },
+    )
+
+    @property
+    def sources(self) -> tuple[Value, ...]:
+        return cast("tuple[Value, ...]", self.arguments[0])
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        return self.results[0:]
+
+    @property
+    def axis(self) -> int:
+        return cast("int", self.attributes["axis"])
+
+    @property
+    def reverse(self) -> bool:
+        return cast("bool", self.attributes.get("reverse", False))
+
+    @property
+    def identities(self) -> tuple[int | float, ...]:
+        return cast("tuple[int | float, ...]", self.attributes["identities"])
+
+    @property
+    def combine(self) -> Region:
+        return self.regions[0]
+
+
+class Constant(Op):
+    """A tile of literal values."""
+
+    __slots__ = ()
+    name = "constant"
+    definition = Definition(
+        name="constant",
+        summary="A tile of literal values.",
+        attributes_text="value: dense",
+        results_text="result: tile[*s; T]",
+        where={
+            "T": (
+                "i1",
+                "i4",
+                "i8",
+                "i16",
+                "i32",
+                "i64",
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+            )
+        },
+        levels=("tile", "pipe", "simt"),
+        meaning="constant(value)",
+        accuracy="exact",
+        poison="none",
+        tile_ir={"name": "constant", "code": 16, "since": "13.1"},
+    )
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def value(self) -> Dense:
+        return cast("Dense", self.attributes["value"])
+
+
+class Iota(Op):
+    """Count from zero."""
+
+    __slots__ = ()
+    name = "iota"
+    definition = Definition(
+        name="iota",
+        summary="Count from zero.",
+        results_text="result: tile[n; T]",
+        where={"T": ("i1", "i8", "i16", "i32", "i64")},
+        rules=(
+            Rule("fits", "n <= 2 ** bits(T)", "{n} numbers do not fit {T}", "use a wider type"),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="iota(n, T)",
+        accuracy="exact",
+        poison="none",
+        tile_ir={"name": "iota", "code": 58, "since": "13.1"},
+    )
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Select(Op):
+    """Choose between two tiles, element by element."""
+
+    __slots__ = ()
+    name = "select"
+    definition = Definition(
+        name="select",
+        summary="Choose between two tiles, element by element.",
+        operands_text="condition: tile[*s; i1], if_true: tile[*s; T], if_false: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        where={
+            "T": (
+                "i1",
+                "i4",
+                "i8",
+                "i16",
+                "i32",
+                "i64",
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+                "pointer",
+            )
+        },
+        levels=("tile", "pipe", "simt"),
+        meaning="select(condition, if_true, if_false)",
+        accuracy="exact",
+        poison="select",
+        tile_ir={
+            "name": "select",
+            "code": 95,
+            "since": "13.1",
+            "names": {"condition": "cond", "if_true": "val_if_true", "if_false": "val_if_false"},
+        },
+    )
+
+    @property
+    def condition(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def if_true(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def if_false(self) -> Value:
+        return cast("Value", self.arguments[2])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Broadcast(Op):
+    """Repeat a tile along axes of extent 1."""
+
+    __slots__ = ()
+    name = "broadcast"
+    definition = Definition(
+        name="broadcast",
+        summary="Repeat a tile along axes of extent 1.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*t; T]",
+        where={
+            "T": (
+                "i1",
+                "i4",
+                "i8",
+                "i16",
+                "i32",
+                "i64",
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+                "pointer",
+            )
+        },
+        rules=(
+            Rule(
+                "shape",
+                "broadcasts(s, t)",
+                "a tile of {dims(s) or 'rank 0'} cannot become {dims(t) or 'rank 0'} by repetition",
+                "ranks must agree, and every extent be 1 or the result's; reshape first",
+            ),
+        ),
+        levels=("tile", "pipe", "simt"),
+        meaning="broadcast(source, t)",
+        accuracy="exact",
+        poison="structural",
+        tile_ir={"name": "broadcast", "code": 11, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Reshape(Op):
+    """Change the extents of a tile."""
+
+    __slots__ = ()
+    name = "reshape"
+    definition = Definition(
+        name="reshape",
+        summary="Change the extents of a tile.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*t; T]",
+        where={
+            "T": (
+                "i1",
+                "i4",
+                "i8",
+                "i16",
+                "i32",
+                "i64",
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+                "pointer",
+            )
+        },
+        rules=(
+            Rule(
+                "size",
+                "prod(s) == prod(t)",
+                "{dims(s) or 'a scalar'} and {dims(t) or 'a scalar'} have different numbers of elements",
+            ),
+        ),
+        levels=("tile", "pipe"),
+        meaning="reshape(source, s, t)",
+        accuracy="exact",
+        poison="structural",
+        tile_ir={"name": "reshape", "code": 91, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Permute(Op):
+    """Reorder the axes of a tile."""
+
+    __slots__ = ()
+    name = "permute"
+    definition = Definition(
+        name="permute",
+        summary="Reorder the axes of a tile.",
+        operands_text="source: tile[*s; T]",
+        attributes_text="permutation: int[]",
+        results_text="result: tile[*(permuted(s, permutation)); T]",
+        where={
+            "T": (
+                "i1",
+                "i4",
+                "i8",
+                "i16",
+                "i32",
+                "i64",
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+                "pointer",
+            )
+        },
+        rules=(
+            Rule(
+                "permutation",
+                "is_permutation(permutation, len(s))",
+                "permutation {permutation} does not name each of the {len(s)} axes once",
+            ),
+        ),
+        levels=("tile", "pipe"),
+        meaning="permute(source, permutation)",
+        accuracy="exact",
+        poison="structural",
+        tile_ir={"name": "permute", "code": 83, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def permutation(self) -> tuple[int, ...]:
+        return cast("tuple[int, ...]", self.attributes["permutation"])
+
+
+class Cat(Op):
+    """Put two tiles one after the other."""
+
+    __slots__ = ()
+    name = "cat"
+    definition = Definition(
+        name="cat",
+        summary="Put two tiles one after the other.",
+        operands_text="lhs: tile[*s; T], rhs: tile[*t; T]",
+        attributes_text="axis: int",
+        results_text="result: tile[*(joined(s, t, axis)); T]",
+        where={
+            "T": (
+                "i1",
+                "i4",
+                "i8",
+                "i16",
+                "i32",
+                "i64",
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+                "pointer",
+            )
+        },
+        rules=(
+            Rule("axis", "0 <= axis < len(s)", "axis {axis} of a tile of rank {len(s)}"),
+            Rule(
+                "shape",
+                "len(s) == len(t) and without(s, axis) == without(t, axis)",
+                "{dims(s)} and {dims(t)} differ off axis {axis}",
+            ),
+        ),
+        levels=("tile", "pipe"),
+        meaning="cat(lhs, rhs, axis - len(s))",
+        accuracy="exact",
+        poison="structural",
+        tile_ir={"name": "cat", "code": 12, "since": "13.1", "names": {"axis": "dim"}},
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def axis(self) -> int:
+        return cast("int", self.attributes["axis"])
+
+
+class Extract(Op):
+    """Take a part out of a tile."""
+
+    __slots__ = ()
+    name = "extract"
+    definition = Definition(
+        name="extract",
+        summary="Take a part out of a tile.",
+        operands_text="source: tile[*s; T], indices*: tile[; i32]",
+        results_text="result: tile[*t; T]",
+        where={
+            "T": (
+                "i1",
+                "i4",
+                "i8",
+                "i16",
+                "i32",
+                "i64",
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+                "pointer",
+            )
+        },
+        rules=(
+            Rule("shape", "divides(t, s)", "parts of {dims(t)} do not divide {dims(s)}"),
+            Rule("indices", "len(indices) == len(s)", "{len(indices)} indices for {len(s)} axes"),
+        ),
+        undefined=(
+            Undefined(
+                "out_of_range",
+                "part_outside(indices, s, t)",
+                "the indices name a part that the tile does not have",
+            ),
+        ),
+        levels=("tile", "pipe"),
+        meaning="extract(source, indices, s, t)",
+        accuracy="exact",
+        poison="structural",
+        tile_ir={"name": "extract", "code": 38, "since": "13.1"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def indices(self) -> tuple[Value, ...]:
+        return cast("tuple[Value, ...]", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Insert(Op):
+    """Replace a part of a tile."""
+
+    __slots__ = ()
+    name = "insert"
+    definition = Definition(
+        name="insert",
+        summary="Replace a part of a tile.",
+        operands_text="source: tile[*t; T], destination: tile[*s; T], indices*: tile[; i32]",
+        results_text="result: tile[*s; T]",
+        where={
+            "T": (
+                "i1",
+                "i4",
+                "i8",
+                "i16",
+                "i32",
+                "i64",
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+                "pointer",
+            )
+        },
+        rules=(
+            Rule("shape", "divides(t, s)", "parts of {dims(t)} do not divide {dims(s)}"),
+            Rule("indices", "len(indices) == len(s)", "{len(indices)} indices for {len(s)} axes"),
+        ),
+        undefined=(
+            Undefined(
+                "out_of_range",
+                "part_outside(indices, s, t)",
+                "the indices name a part that the tile does not have",
+            ),
+        ),
+        levels=("tile", "pipe"),
+        meaning="insert(source, destination, indices, s, t)",
+        accuracy="exact",
+        poison="structural",
+        tile_ir={"name": "insert", "code": 118, "since": "13.4"},
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def destination(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def indices(self) -> tuple[Value, ...]:
+        return cast("tuple[Value, ...]", self.arguments[2])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Gather(Op):
+    """Choose elements along an axis."""
+
+    __slots__ = ()
+    name = "gather"
+    definition = Definition(
+        name="gather",
+        summary="Choose elements along an axis.",
+        operands_text="source: tile[*s; T], indices: tile[*t; I]",
+        attributes_text="axis: int",
+        results_text="result: tile[*t; T]",
+        where={
+            "T": (
+                "i1",
+                "i4",
+                "i8",
+                "i16",
+                "i32",
+                "i64",
+                "f16",
+                "bf16",
+                "f32",
+                "f64",
+                "tf32",
+                "f8e4m3",
+                "f8e5m2",
+                "f8e4m3fnuz",
+                "f8e5m2fnuz",
+                "f8e8m0",
+                "f4e2m1",
+                "pointer",
+            ),
+            "I": ("i8", "i16", "i32", "i64"),
+        },
+        rules=(
+            Rule("axis", "0 <= axis < len(s)", "axis {axis} of a tile of rank {len(s)}"),
+            Rule(
+                "shape",
+                "len(s) == len(t) and without(s, axis) == without(t, axis)",
+                "{dims(s)} and indices {dims(t)} differ off axis {axis}",
+            ),
+        ),
+        undefined=(
+            Undefined(
+                "out_of_range",
+                "index_outside(indices, I, s[axis])",
+                "an index is not below the {s[axis]} elements along axis {axis}",
+            ),
+        ),
+        levels=("tile", "pipe"),
+        meaning="gather(source, indices, I, axis - len(s))",
+        accuracy="exact",
+        poison="gather",
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def indices(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def axis(self) -> int:
+        return cast("int", self.attributes["axis"])
+
+
 class MakeTensorView(Op):
     """View memory as a strided array."""
 
@@ -1811,9 +5469,6 @@ class GetTensorShape(Op):
 
 
 OPS: dict[str, type[Op]] = {
-    "addi": Addi,
-    "constant": Constant,
-    "mmaf": Mmaf,
     "atomic_rmw_tko": AtomicRmwTko,
     "atomic_cas_tko": AtomicCasTko,
     "atomic_red_view_tko": AtomicRedViewTko,
@@ -1828,9 +5483,75 @@ OPS: dict[str, type[Op]] = {
     "if": If,
     "yield": Yield,
     "return": Return,
+    "ftof": Ftof,
+    "ftoi": Ftoi,
+    "itof": Itof,
+    "exti": Exti,
+    "trunci": Trunci,
+    "bitcast": Bitcast,
+    "pack": Pack,
+    "unpack": Unpack,
+    "int_to_ptr": IntToPtr,
+    "ptr_to_int": PtrToInt,
+    "ptr_to_ptr": PtrToPtr,
+    "offset": Offset,
     "assume": Assume,
     "assert": Assert,
     "print_tko": PrintTko,
+    "addf": Addf,
+    "subf": Subf,
+    "mulf": Mulf,
+    "divf": Divf,
+    "fma": Fma,
+    "remf": Remf,
+    "negf": Negf,
+    "absf": Absf,
+    "rcp": Rcp,
+    "maxf": Maxf,
+    "minf": Minf,
+    "cmpf": Cmpf,
+    "ceil": Ceil,
+    "floor": Floor,
+    "truncf": Truncf,
+    "roundf": Roundf,
+    "sqrt": Sqrt,
+    "rsqrt": Rsqrt,
+    "exp": Exp,
+    "exp2": Exp2,
+    "expm1": Expm1,
+    "log": Log,
+    "log2": Log2,
+    "log1p": Log1p,
+    "pow": Pow,
+    "fpowi": Fpowi,
+    "sin": Sin,
+    "cos": Cos,
+    "tan": Tan,
+    "sinh": Sinh,
+    "cosh": Cosh,
+    "tanh": Tanh,
+    "atan2": Atan2,
+    "erf": Erf,
+    "addi": Addi,
+    "subi": Subi,
+    "muli": Muli,
+    "mulhii": Mulhii,
+    "negi": Negi,
+    "absi": Absi,
+    "divi": Divi,
+    "remi": Remi,
+    "maxi": Maxi,
+    "mini": Mini,
+    "cmpi": Cmpi,
+    "andi": Andi,
+    "ori": Ori,
+    "xori": Xori,
+    "shli": Shli,
+    "shri": Shri,
+    "mmaf": Mmaf,
+    "mmai": Mmai,
+    "mmaf_scaled": MmafScaled,
+    "mmaf_sparse": MmafSparse,
     "make_token": MakeToken,
     "join_tokens": JoinTokens,
     "load_ptr_tko": LoadPtrTko,
@@ -1844,6 +5565,24 @@ OPS: dict[str, type[Op]] = {
     "multimem_store_view_tko": MultimemStoreViewTko,
     "global": Global,
     "get_global": GetGlobal,
+    "sort": Sort,
+    "topk": Topk,
+    "argmax": Argmax,
+    "argmin": Argmin,
+    "histogram": Histogram,
+    "philox": Philox,
+    "reduce": Reduce,
+    "scan": Scan,
+    "constant": Constant,
+    "iota": Iota,
+    "select": Select,
+    "broadcast": Broadcast,
+    "reshape": Reshape,
+    "permute": Permute,
+    "cat": Cat,
+    "extract": Extract,
+    "insert": Insert,
+    "gather": Gather,
     "make_tensor_view": MakeTensorView,
     "make_partition_view": MakePartitionView,
     "make_strided_view": MakeStridedView,

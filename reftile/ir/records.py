@@ -25,6 +25,7 @@ from reftile.ir.define import (
     BadRecord,
     Definition,
     Rule,
+    Undefined,
     split_top,
 )
 from reftile.ir.dtypes import DTYPES
@@ -35,7 +36,7 @@ SPEC = Path(__file__).resolve().parents[2] / "spec"
 HERE = Path(__file__).resolve().parent
 _FENCE = re.compile(r"^```toml (op|enum|class|accuracy)\n(.*?)^```", re.M | re.S)
 _FIELDS = frozenset(
-    "name summary operands attributes results regions where rule levels since until effects "
+    "name summary operands attributes results regions where rule undefined levels since until effects "
     "traits meaning "
     "accuracy poison tile_ir targets example notes".split()
 )
@@ -141,6 +142,10 @@ def _definition(table: Table, spec: Spec, where: str) -> Definition:
             Rule(key, _flat(r["check"]), _flat(r["say"]), _flat(r.get("hint", "")))
             for key, r in dict[str, Table](table.get("rule", {})).items()
         ),
+        undefined=tuple(
+            Undefined(key, _flat(u["when"]), _flat(u["say"]))
+            for key, u in dict(table.get("undefined", {})).items()  # type: ignore[call-overload]
+        ),
         levels=tuple(table.get("levels", ["tile"])),
         since=str(table.get("since", "1.0")),
         effects=str(table.get("effects", "pure")),
@@ -197,6 +202,11 @@ def _check(definition: Definition, spec: Spec) -> None:
             raise BadRecord(f"`{name}` cannot name a port or attribute")
     for rule in definition.rules:
         _ = rule.check, rule.say, rule.hint
+    for case in definition.undefined:
+        _ = case.when, case.say
+    ids = [rule.name for rule in (*definition.rules, *definition.undefined)]
+    if len(ids) > len(set(ids)):
+        raise BadRecord("a rule and a case of `undefined` have the same name")
     for region in definition.regions:
         _ = region.endings
 
@@ -227,7 +237,7 @@ def render_ops(spec: Spec) -> str:
         "",
         "from reftile.ir.attributes import Attribute, Dense",
         "from reftile.ir.core import Op, Region, Value",
-        "from reftile.ir.define import Definition, Rule",
+        "from reftile.ir.define import Definition, Rule, Undefined",
         "",
     ]
     for record in spec.ops.values():
@@ -247,10 +257,10 @@ def _render_class(definition: Definition) -> list[str]:
         "    definition = Definition(",
     ]
     for key, (value, default) in _fields_of(definition).items():
-        if key == "rules":
+        if key in ("rules", "undefined"):
             if value:
-                lines.append("        rules=(")
-                lines += [f"            {_render_rule(rule)}," for rule in definition.rules]
+                lines.append(f"        {key}=(")
+                lines += [f"            {_render_rule(rule)}," for rule in getattr(definition, key)]
                 lines.append("        ),")
         elif value not in (default, {}, ()):
             lines.append(f"        {key}={value!r},")
@@ -297,7 +307,9 @@ def _property(name: str, kind: str, value: str) -> list[str]:
     return ["", "    @property", f"    def {name}(self) -> {kind}:", f"        return {value}"]
 
 
-def _render_rule(rule: Rule) -> str:
+def _render_rule(rule: Rule | Undefined) -> str:
+    if isinstance(rule, Undefined):
+        return f"Undefined({rule.name!r}, {rule.when_text!r}, {rule.say_text!r})"
     parts = [rule.name, rule.check_text, rule.say_text]
     if rule.hint_text:
         parts.append(rule.hint_text)

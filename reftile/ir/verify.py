@@ -151,6 +151,18 @@ class _Checker:
                 self.check_region_arguments(op, spec, region, names)
             self.check_block(region.block, outer, op)
             self.check_ending(op, spec, region, names)
+            if op.definition.effects == "pure":
+                self.check_purity(op, region)
+
+    def check_purity(self, op: Op, region: Region) -> None:
+        """The regions of a pure operation hold only pure operations and control flow."""
+        for inner in region.block.walk():
+            if inner.definition.effects not in ("pure", "control"):
+                self.report(
+                    f"{op.name}.impure",
+                    f"`{inner.name}` stands inside `{op.name}`, which takes pure operations only",
+                    inner,
+                )
 
     def check_region_arguments(
         self, op: Op, spec: RegionSpec, region: Region, names: Names
