@@ -1,0 +1,41 @@
+"""Builders of instruction families; importing this package registers all of them."""
+
+from . import (
+    access,
+    arithmetic,
+    atomics,
+    bits,
+    bulk,
+    compare,
+    control,
+    convert,
+    copies,
+    floating,
+    lanes,
+    matrices,
+    mbarriers,
+    mma,
+    moves,
+    packed,
+    wgmma,
+)
+
+MODULES = (
+    access,
+    arithmetic,
+    atomics,
+    bits,
+    bulk,
+    compare,
+    control,
+    convert,
+    copies,
+    floating,
+    lanes,
+    matrices,
+    mbarriers,
+    mma,
+    moves,
+    packed,
+    wgmma,
+)
