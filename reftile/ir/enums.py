@@ -17,6 +17,14 @@ ENUMS: dict[str, dict[str, int]] = {
         "umax": 7,
     },
     "visibility": {"public": 0, "private": 1},
+    "arrivers": {"elected": 0, "warps": 1, "threads": 2},
+    "handover": {"release": 0, "relaxed": 1},
+    "acquisition": {"acquire": 0, "relaxed": 1},
+    "fence_space": {"shared": 0, "global": 1, "all": 2},
+    "copy_engine": {"bulk": 0, "thread": 1},
+    "eviction": {"normal": 0, "first": 1, "last": 2},
+    "copy_mode": {"store": 0, "add": 1, "min": 2, "max": 3},
+    "completion": {"source_free": 0, "visible": 1},
     "rounding": {
         "nearest_even": 0,
         "zero": 1,
@@ -134,5 +142,63 @@ CLASSES: dict[str, tuple[str, ...]] = {
 }
 """The element types of each class that records name."""
 
-ACCURACY: dict[str, dict[str, Any]] = {}
+ACCURACY: dict[str, dict[str, Any]] = {
+    "exact": {"name": "exact", "kind": "exact"},
+    "rounded": {"name": "rounded", "kind": "exact"},
+    "div": {
+        "name": "div",
+        "kind": "ulp",
+        "limits": {"f64": 0.5, "f32": 0.5, "f16": 1, "bf16": 1},
+        "full": {"f32": 2},
+        "approx": {
+            "f32": {
+                "ulp": 2.5,
+                "domain": "(abs(divisor) >= 2.0 ** -126) & (abs(divisor) <= 2.0 ** 126)",
+            }
+        },
+    },
+    "sqrt": {
+        "name": "sqrt",
+        "kind": "ulp",
+        "limits": {"f64": 0.5, "f32": 0.5, "f16": 0.5, "bf16": 0.5},
+        "approx": {"f32": 3},
+    },
+    "rsqrt": {"name": "rsqrt", "kind": "ulp", "limits": {"f64": 1, "f32": 2, "f16": 1, "bf16": 1}},
+    "exp": {
+        "name": "exp",
+        "kind": "ulp",
+        "limits": {"f64": 2, "f32": 2, "f16": 1, "bf16": 1},
+        "approx": {"f32": {"ulp": "3 + 2 * abs(source)"}},
+    },
+    "log": {"name": "log", "kind": "ulp", "limits": {"f64": 2, "f32": 3, "f16": 1, "bf16": 1}},
+    "sine": {"name": "sine", "kind": "ulp", "limits": {"f64": 2, "f32": 4, "f16": 2, "bf16": 1}},
+    "tan": {"name": "tan", "kind": "ulp", "limits": {"f64": 4, "f32": 5, "f16": 2, "bf16": 1}},
+    "hyperbolic": {
+        "name": "hyperbolic",
+        "kind": "ulp",
+        "limits": {"f64": 3, "f32": 4, "f16": 2, "bf16": 1},
+    },
+    "tanh": {
+        "name": "tanh",
+        "kind": "ulp",
+        "limits": {"f64": 2, "f32": 5, "f16": 1, "bf16": 1},
+        "approx": {"f32": {"ulp": 5, "relative": "2.0 ** -11"}},
+    },
+    "atan2": {"name": "atan2", "kind": "ulp", "limits": {"f64": 4, "f32": 6, "f16": 2, "bf16": 1}},
+    "pow": {"name": "pow", "kind": "ulp", "limits": {"f64": 4, "f32": 16, "f16": 4, "bf16": 2}},
+    "erf": {"name": "erf", "kind": "ulp", "limits": {"f64": 4, "f32": 16, "f16": 4, "bf16": 2}},
+    "reduce": {
+        "name": "reduce",
+        "kind": "sum",
+        "any_order": "gamma(n - 1) * sum(abs(x))",
+        "pairs": "gamma(ceil(log2(n))) * sum(abs(x))",
+    },
+    "dot": {
+        "name": "dot",
+        "kind": "dot",
+        "any_order": "gamma(k) * (sum(abs(a * b)) + abs(c))",
+        "rounded_products": "gamma(k + 1) * (sum(abs(a * b)) + abs(c))",
+        "blocks": "u * sum((size + 1) * 2.0 ** (1 - extra) * max(abs(p), abs(s)) + 2 * abs(s))",
+    },
+}
 """The accuracy classes: limits in ulp of the result type."""

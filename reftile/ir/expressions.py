@@ -12,6 +12,12 @@ from collections.abc import Callable, Mapping
 from math import prod
 from types import CodeType
 
+from reftile.ir.buffer_layout import (
+    layout_fault,
+    place_bytes,
+    sliced_layout,
+    transposed_layout,
+)
 from reftile.ir.dtypes import DTYPES
 from reftile.ir.types import (
     BufferType,
@@ -78,7 +84,7 @@ _NODES = (
 _TYPE_FIELDS = frozenset(
     "tile tile_type tensor element shape strides padding dim_map rank sparse_dim traversal "
     "buffer stages count "
-    "arrivals layout dtype pointee name size size_bytes access bits kind scope".split()
+    "arrivals threads layout dtype pointee name size size_bytes access bits kind scope".split()
 )
 
 
@@ -241,6 +247,11 @@ def _fragment(shape: tuple[int, ...], element: str, layout: str) -> FragmentType
     return FragmentType(tuple(shape), DTYPES[element], layout)
 
 
+def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape without extents of 1."""
+    return tuple(d for d in shape if d != 1)
+
+
 VOCABULARY: dict[str, Callable[..., object] | object] = {
     "len": len,
     "all": all,
@@ -279,4 +290,9 @@ VOCABULARY: dict[str, Callable[..., object] | object] = {
     "buffer": _buffer,
     "fragment": _fragment,
     "dims": dims,
+    "squeezed": _squeezed,
+    "layout_fault": layout_fault,
+    "place_bytes": place_bytes,
+    "sliced_layout": sliced_layout,
+    "transposed_layout": transposed_layout,
 }

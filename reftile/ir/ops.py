@@ -4441,6 +4441,1265 @@ class Histogram(Op):
         return cast("int", self.attributes["bins"])
 
 
+class Role(Op):
+    """Warps that run one region; roles run at the same time."""
+
+    __slots__ = ()
+    name = "role"
+    definition = Definition(
+        name="role",
+        summary="Warps that run one region; roles run at the same time.",
+        attributes_text="label: string, warps: int, replicas: int = 1, registers?: int",
+        regions_text="body(replica?: tile[; i32]) -> yield()",
+        rules=(
+            Rule(
+                "warps",
+                "warps >= 1 and replicas >= 1",
+                "a role has at least one warp and one replica, found {warps} and {replicas}",
+            ),
+            Rule(
+                "registers",
+                "registers is None or (registers % 8 == 0 and 24 <= registers <= 256)",
+                "registers come in eights from 24 to 256 for each thread, found {registers}",
+                "setmaxnreg takes no other numbers",
+            ),
+        ),
+        levels=("pipe",),
+        effects="control",
+        poison="control",
+    )
+
+    @property
+    def label(self) -> str:
+        return cast("str", self.attributes["label"])
+
+    @property
+    def warps(self) -> int:
+        return cast("int", self.attributes["warps"])
+
+    @property
+    def replicas(self) -> int:
+        return cast("int", self.attributes.get("replicas", 1))
+
+    @property
+    def registers(self) -> int | None:
+        return cast("int | None", self.attributes.get("registers", None))
+
+    @property
+    def body(self) -> Region:
+        return self.regions[0]
+
+
+class Elected(Op):
+    """One thread of the role runs the region."""
+
+    __slots__ = ()
+    name = "elected"
+    definition = Definition(
+        name="elected",
+        summary="One thread of the role runs the region.",
+        results_text="tokens*: token[T]",
+        regions_text="body() -> yield(T)",
+        levels=("pipe",),
+        effects="control",
+        poison="control",
+    )
+
+    @property
+    def tokens(self) -> tuple[Value, ...]:
+        return self.results[0:]
+
+    @property
+    def body(self) -> Region:
+        return self.regions[0]
+
+
+class IfRows(Op):
+    """Compute values only for the groups of rows that need them."""
+
+    __slots__ = ()
+    name = "if_rows"
+    definition = Definition(
+        name="if_rows",
+        summary="Compute values only for the groups of rows that need them.",
+        operands_text="condition: tile[g; i1], otherwise*: any[R]",
+        results_text="outputs*: any[R]",
+        regions_text="then() -> yield(R)",
+        rules=(
+            Rule(
+                "tiles",
+                "R and all(is_kind(t, 'tile') and shape(t) and shape(t)[0] % g == 0 for t in R)",
+                "the first axis of every value must be a multiple of the {g} groups",
+            ),
+        ),
+        levels=("pipe",),
+        effects="control",
+        poison="elementwise",
+    )
+
+    @property
+    def condition(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def otherwise(self) -> tuple[Value, ...]:
+        return cast("tuple[Value, ...]", self.arguments[1])
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        return self.results[0:]
+
+    @property
+    def then(self) -> Region:
+        return self.regions[0]
+
+
+class AllocBuffer(Op):
+    """Shared memory for one tile or scalar."""
+
+    __slots__ = ()
+    name = "alloc_buffer"
+    definition = Definition(
+        name="alloc_buffer",
+        summary="Shared memory for one tile or scalar.",
+        results_text="result: buffer[B]",
+        rules=(Rule("layout", "not layout_fault(B)", "{layout_fault(B)}"),),
+        levels=("pipe",),
+        effects="allocate",
+        poison="none",
+    )
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class AllocRing(Op):
+    """Shared memory for several tiles of one type, one behind another."""
+
+    __slots__ = ()
+    name = "alloc_ring"
+    definition = Definition(
+        name="alloc_ring",
+        summary="Shared memory for several tiles of one type, one behind another.",
+        results_text="result: ring[R]",
+        rules=(Rule("layout", "not layout_fault(R.buffer)", "{layout_fault(R.buffer)}"),),
+        levels=("pipe",),
+        effects="allocate",
+        poison="none",
+    )
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Slot(Op):
+    """One buffer of a ring."""
+
+    __slots__ = ()
+    name = "slot"
+    definition = Definition(
+        name="slot",
+        summary="One buffer of a ring.",
+        operands_text="ring: ring[R], index: tile[; i32]",
+        results_text="result: buffer[B]",
+        rules=(Rule("buffer", "B == R.buffer", "a slot of {R} is a {R.buffer}, found {B}"),),
+        levels=("pipe",),
+        poison="address",
+    )
+
+    @property
+    def ring(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def index(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Advance(Op):
+    """The next slot of a ring, and the phase to wait for there."""
+
+    __slots__ = ()
+    name = "advance"
+    definition = Definition(
+        name="advance",
+        summary="The next slot of a ring, and the phase to wait for there.",
+        operands_text="slot: tile[; i32], phase: tile[; i32]",
+        attributes_text="stages: int",
+        results_text="next_slot: tile[; i32], next_phase: tile[; i32]",
+        rules=(Rule("stages", "stages >= 1", "`stages` must be positive, found {stages}"),),
+        levels=("pipe",),
+        meaning="advance(slot, phase, stages)",
+        accuracy="exact",
+        poison="elementwise",
+    )
+
+    @property
+    def slot(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def phase(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def next_slot(self) -> Value:
+        return self.results[0]
+
+    @property
+    def next_phase(self) -> Value:
+        return self.results[1]
+
+    @property
+    def stages(self) -> int:
+        return cast("int", self.attributes["stages"])
+
+
+class Subview(Op):
+    """An aligned slice of a buffer."""
+
+    __slots__ = ()
+    name = "subview"
+    definition = Definition(
+        name="subview",
+        summary="An aligned slice of a buffer.",
+        operands_text="source: buffer[S], index*: tile[; i32]",
+        results_text="result: buffer[D]",
+        rules=(
+            Rule(
+                "index",
+                "len(index) == len(S.shape)",
+                "{S} has {len(S.shape)} axes, found {len(index)} indices",
+            ),
+            Rule(
+                "slice",
+                "element(S) == element(D) and sliced_layout(S, D.shape) != ''",
+                "{D} is no slice of {S}",
+                "extents must divide; a swizzled slice keeps whole panels and groups of 8 rows",
+            ),
+            Rule(
+                "layout",
+                "sliced_layout(S, D.shape) in ('', D.layout)",
+                "this slice has the layout {sliced_layout(S, D.shape)}, found {D.layout}",
+            ),
+        ),
+        levels=("pipe",),
+        poison="address",
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def index(self) -> tuple[Value, ...]:
+        return cast("tuple[Value, ...]", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class TransposeBuffer(Op):
+    """A buffer with its two axes exchanged."""
+
+    __slots__ = ()
+    name = "transpose_buffer"
+    definition = Definition(
+        name="transpose_buffer",
+        summary="A buffer with its two axes exchanged.",
+        operands_text="source: buffer[S]",
+        results_text="result: buffer[D]",
+        rules=(
+            Rule(
+                "shape",
+                "len(S.shape) == 2 and D.shape == (S.shape[1], S.shape[0]) and element(S) == element(D)",
+                "{D} is not the transpose of {S}",
+            ),
+            Rule(
+                "layout",
+                "D.layout == transposed_layout(S)",
+                "the transpose has the layout {transposed_layout(S)}, found {D.layout}",
+            ),
+        ),
+        levels=("pipe",),
+        poison="none",
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class ReinterpretBuffer(Op):
+    """The memory of a buffer or ring under another type."""
+
+    __slots__ = ()
+    name = "reinterpret_buffer"
+    definition = Definition(
+        name="reinterpret_buffer",
+        summary="The memory of a buffer or ring under another type.",
+        operands_text="source: buffer|ring[S]",
+        results_text="result: buffer|ring[D]",
+        rules=(
+            Rule(
+                "size",
+                "place_bytes(D) <= place_bytes(S)",
+                "{S} has {place_bytes(S)} bytes, and {D} needs {place_bytes(D)}",
+            ),
+        ),
+        levels=("pipe",),
+        poison="none",
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class AllocBarrier(Op):
+    """Barriers with phases, ready for their first one."""
+
+    __slots__ = ()
+    name = "alloc_barrier"
+    definition = Definition(
+        name="alloc_barrier",
+        summary="Barriers with phases, ready for their first one.",
+        results_text="result: barrier[B]",
+        levels=("pipe",),
+        effects="allocate",
+        poison="none",
+        targets=("sm_80", "sm_90a"),
+    )
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class ArriveBarrier(Op):
+    """Arrive on a barrier, and announce bytes that copies will bring."""
+
+    __slots__ = ()
+    name = "arrive_barrier"
+    definition = Definition(
+        name="arrive_barrier",
+        summary="Arrive on a barrier, and announce bytes that copies will bring.",
+        operands_text="barrier: barrier[B], slot: tile[; i32], rank?: tile[; i32], token?: token",
+        attributes_text="by: arrivers = elected, bytes: int = 0, everywhere: unit, order: handover = release, after_copies: unit",
+        rules=(
+            Rule(
+                "bytes",
+                "bytes >= 0 and (bytes == 0 or (by == 'elected' and rank is None and not everywhere))",
+                "bytes are announced by one thread, on its own block's barrier",
+            ),
+            Rule(
+                "remote",
+                "B.scope == 'cluster' or (rank is None and not everywhere)",
+                "other blocks arrive on barriers of scope=cluster only, found {B}",
+            ),
+            Rule(
+                "one_destination",
+                "not (everywhere and rank is not None)",
+                "`everywhere` and `rank` exclude each other",
+            ),
+            Rule(
+                "after_copies",
+                "not after_copies or (by == 'threads' and rank is None and not everywhere)",
+                "copies of a thread are followed by that thread's own arrival, in its block",
+                "write by = threads",
+            ),
+        ),
+        levels=("pipe",),
+        effects="barrier",
+        poison="address",
+        targets=("sm_80", "sm_90a"),
+    )
+
+    @property
+    def barrier(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def slot(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def rank(self) -> Value | None:
+        return cast("Value | None", self.arguments[2])
+
+    @property
+    def token(self) -> Value | None:
+        return cast("Value | None", self.arguments[3])
+
+    @property
+    def by(self) -> str:
+        return cast("str", self.attributes.get("by", "elected"))
+
+    @property
+    def bytes(self) -> int:
+        return cast("int", self.attributes.get("bytes", 0))
+
+    @property
+    def everywhere(self) -> bool:
+        return cast("bool", self.attributes.get("everywhere", False))
+
+    @property
+    def order(self) -> str:
+        return cast("str", self.attributes.get("order", "release"))
+
+    @property
+    def after_copies(self) -> bool:
+        return cast("bool", self.attributes.get("after_copies", False))
+
+
+class WaitBarrier(Op):
+    """Wait until a phase of a barrier is complete."""
+
+    __slots__ = ()
+    name = "wait_barrier"
+    definition = Definition(
+        name="wait_barrier",
+        summary="Wait until a phase of a barrier is complete.",
+        operands_text="barrier: barrier[B], slot: tile[; i32], phase: tile[; i32]",
+        attributes_text="order: acquisition = acquire",
+        results_text="token: token",
+        levels=("pipe",),
+        effects="barrier",
+        poison="address",
+        targets=("sm_80", "sm_90a"),
+    )
+
+    @property
+    def barrier(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def slot(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def phase(self) -> Value:
+        return cast("Value", self.arguments[2])
+
+    @property
+    def token(self) -> Value:
+        return self.results[0]
+
+    @property
+    def order(self) -> str:
+        return cast("str", self.attributes.get("order", "acquire"))
+
+
+class AllocNamedBarrier(Op):
+    """Barriers at which a fixed number of threads meet."""
+
+    __slots__ = ()
+    name = "alloc_named_barrier"
+    definition = Definition(
+        name="alloc_named_barrier",
+        summary="Barriers at which a fixed number of threads meet.",
+        results_text="result: named_barrier[B]",
+        rules=(
+            Rule("threads", "B.threads % 32 == 0", "whole warps meet, found {B.threads} threads"),
+        ),
+        levels=("pipe",),
+        effects="allocate",
+        poison="none",
+        targets=("sm_80", "sm_90a"),
+    )
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class SyncNamed(Op):
+    """Arrive at a named barrier and wait for the others."""
+
+    __slots__ = ()
+    name = "sync_named"
+    definition = Definition(
+        name="sync_named",
+        summary="Arrive at a named barrier and wait for the others.",
+        operands_text="barrier: named_barrier[B], index: tile[; i32], token?: token",
+        results_text="result_token: token",
+        levels=("pipe",),
+        effects="barrier",
+        poison="address",
+        targets=("sm_80", "sm_90a"),
+    )
+
+    @property
+    def barrier(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def index(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def token(self) -> Value | None:
+        return cast("Value | None", self.arguments[2])
+
+    @property
+    def result_token(self) -> Value:
+        return self.results[0]
+
+
+class ArriveNamed(Op):
+    """Arrive at a named barrier without waiting."""
+
+    __slots__ = ()
+    name = "arrive_named"
+    definition = Definition(
+        name="arrive_named",
+        summary="Arrive at a named barrier without waiting.",
+        operands_text="barrier: named_barrier[B], index: tile[; i32], token?: token",
+        levels=("pipe",),
+        effects="barrier",
+        poison="address",
+        targets=("sm_80", "sm_90a"),
+    )
+
+    @property
+    def barrier(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def index(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def token(self) -> Value | None:
+        return cast("Value | None", self.arguments[2])
+
+
+class ClusterRank(Op):
+    """The number of this block in its cluster."""
+
+    __slots__ = ()
+    name = "cluster_rank"
+    definition = Definition(
+        name="cluster_rank",
+        summary="The number of this block in its cluster.",
+        results_text="rank: tile[; i32]",
+        levels=("pipe",),
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def rank(self) -> Value:
+        return self.results[0]
+
+
+class ClusterArrive(Op):
+    """Tell the cluster that this block has come."""
+
+    __slots__ = ()
+    name = "cluster_arrive"
+    definition = Definition(
+        name="cluster_arrive",
+        summary="Tell the cluster that this block has come.",
+        operands_text="token?: token",
+        attributes_text="order: handover = release",
+        levels=("pipe",),
+        effects="barrier",
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def token(self) -> Value | None:
+        return cast("Value | None", self.arguments[0])
+
+    @property
+    def order(self) -> str:
+        return cast("str", self.attributes.get("order", "release"))
+
+
+class ClusterWait(Op):
+    """Wait until all threads of the cluster have come."""
+
+    __slots__ = ()
+    name = "cluster_wait"
+    definition = Definition(
+        name="cluster_wait",
+        summary="Wait until all threads of the cluster have come.",
+        results_text="token: token",
+        levels=("pipe",),
+        effects="barrier",
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def token(self) -> Value:
+        return self.results[0]
+
+
+class Step(Op):
+    """The block-wide barrier, counted by each role for itself."""
+
+    __slots__ = ()
+    name = "step"
+    definition = Definition(
+        name="step",
+        summary="The block-wide barrier, counted by each role for itself.",
+        operands_text="token?: token",
+        results_text="result_token: token",
+        levels=("pipe",),
+        effects="barrier",
+        poison="none",
+        targets=("gfx942",),
+    )
+
+    @property
+    def token(self) -> Value | None:
+        return cast("Value | None", self.arguments[0])
+
+    @property
+    def result_token(self) -> Value:
+        return self.results[0]
+
+
+class Stagger(Op):
+    """Run the region in all replicas of the role, each `steps` steps behind the one before."""
+
+    __slots__ = ()
+    name = "stagger"
+    definition = Definition(
+        name="stagger",
+        summary="Run the region in all replicas of the role, each `steps` steps behind the one before.",
+        attributes_text="steps: int = 1",
+        results_text="outputs*: any[R]",
+        regions_text="body() -> yield(R)",
+        rules=(Rule("steps", "steps >= 1", "`steps` must be positive, found {steps}"),),
+        levels=("pipe",),
+        effects="barrier",
+        poison="control",
+        targets=("gfx942",),
+    )
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        return self.results[0:]
+
+    @property
+    def steps(self) -> int:
+        return cast("int", self.attributes.get("steps", 1))
+
+    @property
+    def body(self) -> Region:
+        return self.regions[0]
+
+
+class SetPriority(Op):
+    """How much this role's warps are preferred from here on."""
+
+    __slots__ = ()
+    name = "set_priority"
+    definition = Definition(
+        name="set_priority",
+        summary="How much this role's warps are preferred from here on.",
+        attributes_text="level: int",
+        rules=(Rule("level", "0 <= level <= 3", "priorities go from 0 to 3, found {level}"),),
+        levels=("pipe",),
+        effects="control",
+        poison="none",
+        targets=("gfx942",),
+    )
+
+    @property
+    def level(self) -> int:
+        return cast("int", self.attributes["level"])
+
+
+class AtomicIncWrapTko(Op):
+    """Add one to a counter, or set it to zero at its limit; give the old value."""
+
+    __slots__ = ()
+    name = "atomic_inc_wrap_tko"
+    definition = Definition(
+        name="atomic_inc_wrap_tko",
+        summary="Add one to a counter, or set it to zero at its limit; give the old value.",
+        operands_text="pointer: tile[; ptr[E]], limit: tile[; E], token?: token",
+        attributes_text="ordering: memory_ordering, scope: memory_scope",
+        results_text="result: tile[; E], result_token: token",
+        where={"E": ("i32",), "ordering": ("relaxed", "acquire", "release", "acq_rel")},
+        levels=("pipe", "simt"),
+        effects="atomic",
+        poison="memory",
+    )
+
+    @property
+    def pointer(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def limit(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def token(self) -> Value | None:
+        return cast("Value | None", self.arguments[2])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def result_token(self) -> Value:
+        return self.results[1]
+
+    @property
+    def ordering(self) -> str:
+        return cast("str", self.attributes["ordering"])
+
+    @property
+    def scope(self) -> str:
+        return cast("str", self.attributes["scope"])
+
+
+class FenceProxy(Op):
+    """Let the asynchronous proxy meet what the generic one wrote."""
+
+    __slots__ = ()
+    name = "fence_proxy"
+    definition = Definition(
+        name="fence_proxy",
+        summary="Let the asynchronous proxy meet what the generic one wrote.",
+        operands_text="token: token",
+        attributes_text="space: fence_space = shared",
+        results_text="result_token: token",
+        levels=("pipe",),
+        effects="barrier",
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def token(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result_token(self) -> Value:
+        return self.results[0]
+
+    @property
+    def space(self) -> str:
+        return cast("str", self.attributes.get("space", "shared"))
+
+
+class OrderFence(Op):
+    """Nothing moves across here in the assembler."""
+
+    __slots__ = ()
+    name = "order_fence"
+    definition = Definition(
+        name="order_fence",
+        summary="Nothing moves across here in the assembler.",
+        levels=("pipe",),
+        effects="barrier",
+        poison="none",
+    )
+
+
+class CopyIn(Op):
+    """Start copying a tile of a view into a buffer."""
+
+    __slots__ = ()
+    name = "copy_in"
+    definition = Definition(
+        name="copy_in",
+        summary="Start copying a tile of a view into a buffer.",
+        operands_text="view: view[V], index*: tile[*_; _], destination: buffer[D], barrier?: barrier[B], slot?: tile[; i32], multicast?: tile[; i32], token?: token",
+        attributes_text="engine: copy_engine, evict: eviction = normal",
+        rules=(
+            Rule(
+                "index",
+                "len(index) == V.rank and all(is_int(element(index[i])) and shape(index[i]) == ((V.tile[i],) if is_kind(V, 'gather_scatter_view') and i == V.sparse_dim else ()) for i in range(len(index)))",
+                "the index of {V} must be {V.rank} integer scalars (a tile of row numbers along `sparse_dim`), found {len(index)} operands",
+            ),
+            Rule(
+                "shape",
+                "squeezed(V.tile) == squeezed(D.shape) and element(V) == element(D)",
+                "{dims(V.tile)} of {element(V)} does not fit {D}",
+                "the shapes agree up to extents of 1",
+            ),
+            Rule(
+                "readable",
+                "V.tensor.access != 'write_only'",
+                "the view may only be written",
+                "change the access mode of the tensor view",
+            ),
+            Rule(
+                "barrier",
+                "(barrier is not None and slot is not None) if engine == 'bulk' else (barrier is None and slot is None)",
+                "a bulk copy signals a barrier, found engine {engine} {'with' if barrier else 'without'} one",
+                "thread copies are waited for by `wait_copies`, or handed over by an arrival {after_copies}",
+            ),
+            Rule(
+                "multicast",
+                "multicast is None or engine == 'bulk'",
+                "only bulk copies are multicast",
+            ),
+            Rule(
+                "padding",
+                "engine == 'thread' or V.padding in (None, 'zero', 'nan')",
+                "bulk copies pad with zero or nan, found {V.padding}",
+            ),
+            Rule(
+                "gather",
+                "engine == 'thread' or not is_kind(V, 'gather_scatter_view')",
+                "rows by number need the thread engine",
+            ),
+        ),
+        levels=("pipe",),
+        effects="async",
+        poison="memory",
+    )
+
+    @property
+    def view(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def index(self) -> tuple[Value, ...]:
+        return cast("tuple[Value, ...]", self.arguments[1])
+
+    @property
+    def destination(self) -> Value:
+        return cast("Value", self.arguments[2])
+
+    @property
+    def barrier(self) -> Value | None:
+        return cast("Value | None", self.arguments[3])
+
+    @property
+    def slot(self) -> Value | None:
+        return cast("Value | None", self.arguments[4])
+
+    @property
+    def multicast(self) -> Value | None:
+        return cast("Value | None", self.arguments[5])
+
+    @property
+    def token(self) -> Value | None:
+        return cast("Value | None", self.arguments[6])
+
+    @property
+    def engine(self) -> str:
+        return cast("str", self.attributes["engine"])
+
+    @property
+    def evict(self) -> str:
+        return cast("str", self.attributes.get("evict", "normal"))
+
+
+class CopyOut(Op):
+    """Start storing a buffer as a tile of a view, or combining it with what is there."""
+
+    __slots__ = ()
+    name = "copy_out"
+    definition = Definition(
+        name="copy_out",
+        summary="Start storing a buffer as a tile of a view, or combining it with what is there.",
+        operands_text="source: buffer[S], view: view[V], index*: tile[; I], token?: token",
+        attributes_text="mode: copy_mode = store, evict: eviction = normal",
+        where={"I": ("i8", "i16", "i32", "i64")},
+        rules=(
+            Rule(
+                "index", "len(index) == V.rank", "{V} has {V.rank} axes, found {len(index)} indices"
+            ),
+            Rule(
+                "shape",
+                "squeezed(V.tile) == squeezed(S.shape) and element(V) == element(S)",
+                "{S} does not fit {dims(V.tile)} of {element(V)}",
+                "the shapes agree up to extents of 1",
+            ),
+            Rule(
+                "writable",
+                "V.tensor.access != 'read_only'",
+                "the view may only be read",
+                "change the access mode of the tensor view",
+            ),
+            Rule(
+                "add",
+                "mode != 'add' or element(S) in ('f16', 'bf16', 'f32', 'i32', 'i64')",
+                "{element(S)} cannot be added in memory",
+            ),
+            Rule(
+                "extremes",
+                "mode in ('store', 'add') or element(S) in ('f16', 'bf16', 'i32', 'i64')",
+                "{mode} of {element(S)} cannot be taken in memory",
+            ),
+        ),
+        levels=("pipe",),
+        effects="async",
+        poison="memory",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def view(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def index(self) -> tuple[Value, ...]:
+        return cast("tuple[Value, ...]", self.arguments[2])
+
+    @property
+    def token(self) -> Value | None:
+        return cast("Value | None", self.arguments[3])
+
+    @property
+    def mode(self) -> str:
+        return cast("str", self.attributes.get("mode", "store"))
+
+    @property
+    def evict(self) -> str:
+        return cast("str", self.attributes.get("evict", "normal"))
+
+
+class CommitCopies(Op):
+    """Close the group of the copies issued since the last one."""
+
+    __slots__ = ()
+    name = "commit_copies"
+    definition = Definition(
+        name="commit_copies",
+        summary="Close the group of the copies issued since the last one.",
+        attributes_text="engine: copy_engine",
+        levels=("pipe",),
+        effects="async",
+        poison="none",
+    )
+
+    @property
+    def engine(self) -> str:
+        return cast("str", self.attributes["engine"])
+
+
+class WaitCopies(Op):
+    """Wait until at most the newest `in_flight` groups are under way."""
+
+    __slots__ = ()
+    name = "wait_copies"
+    definition = Definition(
+        name="wait_copies",
+        summary="Wait until at most the newest `in_flight` groups are under way.",
+        attributes_text="engine: copy_engine, in_flight: int = 0, until: completion = visible",
+        results_text="token: token",
+        rules=(
+            Rule(
+                "in_flight", "in_flight >= 0", "`in_flight` must not be negative, found {in_flight}"
+            ),
+        ),
+        levels=("pipe",),
+        effects="async",
+        poison="none",
+    )
+
+    @property
+    def token(self) -> Value:
+        return self.results[0]
+
+    @property
+    def engine(self) -> str:
+        return cast("str", self.attributes["engine"])
+
+    @property
+    def in_flight(self) -> int:
+        return cast("int", self.attributes.get("in_flight", 0))
+
+    @property
+    def until(self) -> str:
+        return cast("str", self.attributes.get("until", "visible"))
+
+
+class LoadBuffer(Op):
+    """Load a tile from a buffer into registers."""
+
+    __slots__ = ()
+    name = "load_buffer"
+    definition = Definition(
+        name="load_buffer",
+        summary="Load a tile from a buffer into registers.",
+        operands_text="source: buffer[S], rank?: tile[; i32], token?: token",
+        results_text="tile: (tile(S.shape, element(S))), result_token: token",
+        levels=("pipe",),
+        effects="read",
+        poison="memory",
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rank(self) -> Value | None:
+        return cast("Value | None", self.arguments[1])
+
+    @property
+    def token(self) -> Value | None:
+        return cast("Value | None", self.arguments[2])
+
+    @property
+    def tile(self) -> Value:
+        return self.results[0]
+
+    @property
+    def result_token(self) -> Value:
+        return self.results[1]
+
+
+class StoreBuffer(Op):
+    """Store a tile from registers into a buffer."""
+
+    __slots__ = ()
+    name = "store_buffer"
+    definition = Definition(
+        name="store_buffer",
+        summary="Store a tile from registers into a buffer.",
+        operands_text="tile: tile[*s; E], destination: buffer[D], rank?: tile[; i32], token?: token",
+        results_text="result_token: token",
+        rules=(Rule("tile", "s == D.shape and E == element(D)", "{tile} does not fit {D}"),),
+        levels=("pipe",),
+        effects="write",
+        poison="memory",
+    )
+
+    @property
+    def tile(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def destination(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def rank(self) -> Value | None:
+        return cast("Value | None", self.arguments[2])
+
+    @property
+    def token(self) -> Value | None:
+        return cast("Value | None", self.arguments[3])
+
+    @property
+    def result_token(self) -> Value:
+        return self.results[0]
+
+
+class PrefetchView(Op):
+    """Bring a tile of a view nearer."""
+
+    __slots__ = ()
+    name = "prefetch_view"
+    definition = Definition(
+        name="prefetch_view",
+        summary="Bring a tile of a view nearer.",
+        operands_text="view: view[V], index*: tile[; I]",
+        where={"I": ("i8", "i16", "i32", "i64")},
+        levels=("pipe",),
+        effects="async",
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def view(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def index(self) -> tuple[Value, ...]:
+        return cast("tuple[Value, ...]", self.arguments[1])
+
+
+class MmaOpen(Op):
+    """An accumulator with nothing in flight and nothing in it."""
+
+    __slots__ = ()
+    name = "mma_open"
+    definition = Definition(
+        name="mma_open",
+        summary="An accumulator with nothing in flight and nothing in it.",
+        results_text="result: pending[P]",
+        levels=("pipe",),
+        effects="async",
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class MmaStart(Op):
+    """Start a matrix product on an accumulator."""
+
+    __slots__ = ()
+    name = "mma_start"
+    definition = Definition(
+        name="mma_start",
+        summary="Start a matrix product on an accumulator.",
+        operands_text="lhs: tile|buffer[L], rhs: buffer[R], acc?: tile|pending[C], accumulate?: tile[; i1], token?: token",
+        attributes_text="signedness_lhs?: signedness, signedness_rhs?: signedness",
+        results_text="result: pending[P]",
+        rules=(
+            Rule(
+                "rank",
+                "len(shape(L)) == 2 and len(shape(R)) == 2 and len(shape(P)) == 2",
+                "products are of two axes, found {L}, {R} and {P}",
+            ),
+            Rule(
+                "shape",
+                "len(shape(L)) != 2 or len(shape(R)) != 2 or len(shape(P)) != 2 or (shape(L)[0] == shape(P)[0] and shape(R)[1] == shape(P)[1] and shape(L)[1] == shape(R)[0])",
+                "{L} times {R} is no {P}",
+                "lhs is m by k, rhs k by n; `transpose_buffer` turns a buffer that lies the other way",
+            ),
+            Rule(
+                "accumulator",
+                "acc is None or (shape(C) == shape(P) and element(C) == element(P))",
+                "the accumulator is {C}, and the result {P}",
+            ),
+            Rule(
+                "accumulate",
+                "accumulate is None or acc is not None",
+                "`accumulate` needs an accumulator",
+                "leave it out to start from zero, or give one from `mma_open`",
+            ),
+            Rule(
+                "elements",
+                "(element(L), element(R), element(P)) in (('f16', 'f16', 'f16'), ('f16', 'f16', 'f32'), ('bf16', 'bf16', 'f32'), ('tf32', 'tf32', 'f32'), ('i8', 'i8', 'i32')) or (element(L) in ('f8e4m3', 'f8e5m2') and element(R) in ('f8e4m3', 'f8e5m2') and element(P) in ('f16', 'f32'))",
+                "{element(L)} by {element(R)} into {element(P)} is not multiplied by this unit",
+            ),
+            Rule(
+                "extents",
+                "len(shape(P)) != 2 or (shape(P)[0] % 64 == 0 and shape(P)[1] % 8 == 0 and shape(P)[1] <= 256 and shape(L)[1] * bits(element(L)) % 256 == 0)",
+                "m must be a multiple of 64, n of 8 up to 256, a row of lhs of 32 bytes, found {L} into {P}",
+            ),
+            Rule(
+                "contiguous_k",
+                "bits(element(L)) == 16 or ((is_kind(L, 'tile') or '.t' not in L.layout) and '.t' in R.layout)",
+                "operands of {bits(element(L))} bits lie with k contiguous, found {L} and {R}",
+                "only 16-bit operands may lie the other way",
+            ),
+            Rule(
+                "layout",
+                "(is_kind(L, 'tile') or 'swizzle' in L.layout) and 'swizzle' in R.layout",
+                "operands in shared memory need a swizzled layout, found {L} and {R}",
+                "swizzle16 is the plain one",
+            ),
+            Rule(
+                "signedness",
+                "(signedness_lhs is None) == (element(L) != 'i8') and (signedness_rhs is None) == (element(L) != 'i8')",
+                "integers, and only they, are signed or unsigned",
+            ),
+        ),
+        levels=("pipe",),
+        effects="async",
+        traits=("affine",),
+        accuracy="dot",
+        poison="contract",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def acc(self) -> Value | None:
+        return cast("Value | None", self.arguments[2])
+
+    @property
+    def accumulate(self) -> Value | None:
+        return cast("Value | None", self.arguments[3])
+
+    @property
+    def token(self) -> Value | None:
+        return cast("Value | None", self.arguments[4])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def signedness_lhs(self) -> str | None:
+        return cast("str | None", self.attributes.get("signedness_lhs", None))
+
+    @property
+    def signedness_rhs(self) -> str | None:
+        return cast("str | None", self.attributes.get("signedness_rhs", None))
+
+
+class MmaWait(Op):
+    """Wait until at most the newest `in_flight` products are under way; take results."""
+
+    __slots__ = ()
+    name = "mma_wait"
+    definition = Definition(
+        name="mma_wait",
+        summary="Wait until at most the newest `in_flight` products are under way; take results.",
+        operands_text="pending*: pending[P]",
+        attributes_text="in_flight: int = 0",
+        results_text="values*: (tuple(p.tile for p in P)), token: token",
+        rules=(
+            Rule(
+                "in_flight",
+                "0 <= in_flight <= 7",
+                "from 0 to 7 products may stay under way, found {in_flight}",
+            ),
+        ),
+        levels=("pipe",),
+        effects="async",
+        traits=("affine",),
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def pending(self) -> tuple[Value, ...]:
+        return cast("tuple[Value, ...]", self.arguments[0])
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return self.results[0:-1]
+
+    @property
+    def token(self) -> Value:
+        return self.results[-1]
+
+    @property
+    def in_flight(self) -> int:
+        return cast("int", self.attributes.get("in_flight", 0))
+
+
 class Philox(Op):
     """Counter-based random words (Philox4x32)."""
 
@@ -5570,6 +6829,41 @@ OPS: dict[str, type[Op]] = {
     "argmax": Argmax,
     "argmin": Argmin,
     "histogram": Histogram,
+    "role": Role,
+    "elected": Elected,
+    "if_rows": IfRows,
+    "alloc_buffer": AllocBuffer,
+    "alloc_ring": AllocRing,
+    "slot": Slot,
+    "advance": Advance,
+    "subview": Subview,
+    "transpose_buffer": TransposeBuffer,
+    "reinterpret_buffer": ReinterpretBuffer,
+    "alloc_barrier": AllocBarrier,
+    "arrive_barrier": ArriveBarrier,
+    "wait_barrier": WaitBarrier,
+    "alloc_named_barrier": AllocNamedBarrier,
+    "sync_named": SyncNamed,
+    "arrive_named": ArriveNamed,
+    "cluster_rank": ClusterRank,
+    "cluster_arrive": ClusterArrive,
+    "cluster_wait": ClusterWait,
+    "step": Step,
+    "stagger": Stagger,
+    "set_priority": SetPriority,
+    "atomic_inc_wrap_tko": AtomicIncWrapTko,
+    "fence_proxy": FenceProxy,
+    "order_fence": OrderFence,
+    "copy_in": CopyIn,
+    "copy_out": CopyOut,
+    "commit_copies": CommitCopies,
+    "wait_copies": WaitCopies,
+    "load_buffer": LoadBuffer,
+    "store_buffer": StoreBuffer,
+    "prefetch_view": PrefetchView,
+    "mma_open": MmaOpen,
+    "mma_start": MmaStart,
+    "mma_wait": MmaWait,
     "philox": Philox,
     "reduce": Reduce,
     "scan": Scan,

@@ -15,6 +15,7 @@ from reftile.ir.types import (
     Element,
     FragmentType,
     GatherScatterViewType,
+    NamedBarrierType,
     PartitionViewType,
     PendingType,
     PointerType,
@@ -242,6 +243,15 @@ def _barrier(text: str) -> BarrierType:
     return BarrierType(count, arrivals, scope)  # type: ignore[arg-type]
 
 
+def _named_barrier(text: str) -> NamedBarrierType:
+    pieces = _pieces(text)
+    options = _options(pieces[1:], "threads")
+    count, threads = _integer(pieces[0] if pieces else ""), _integer(options.get("threads", ""))
+    if count is None or threads is None or min(count, threads) < 1:
+        raise BadType("a named barrier is written named_barrier<count, threads=N>")
+    return NamedBarrierType(count, threads)
+
+
 def _pending(text: str) -> PendingType:
     return PendingType(_tile(text))
 
@@ -264,6 +274,7 @@ _PARSERS = {
     "buffer": _buffer,
     "ring": _ring,
     "barrier": _barrier,
+    "named_barrier": _named_barrier,
     "pending": _pending,
     "fragment": _fragment,
 }

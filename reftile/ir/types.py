@@ -243,6 +243,18 @@ class BarrierType(Type):
 
 
 @dataclass(frozen=True, slots=True)
+class NamedBarrierType(Type):
+    """`pipe`, `simt`: `count` barriers without phases; `threads` threads take part in each turn."""
+
+    count: int
+    threads: int
+    kind = "named_barrier"
+
+    def __str__(self) -> str:
+        return f"named_barrier<{self.count}, threads={self.threads}>"
+
+
+@dataclass(frozen=True, slots=True)
 class PendingType(Type):
     """`pipe`, `simt`: the result of an mma still in flight. Used exactly once (affine)."""
 
