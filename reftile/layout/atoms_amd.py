@@ -5,8 +5,8 @@ those that AMD's matrix instruction calculator prints (ROCm/amd_matrix_instructi
 commit 2ef9189), for single-block dense instructions.
 
 MFMA with m = n = 16 or 32 spreads k over 64 / m groups of lanes, each holding k * m / 64
-consecutive elements. RDNA3 gives both halves of a wave the same multiplicand; RDNA4 splits k between them in
-chunks of 64 bits.
+consecutive elements. RDNA3 gives both halves of a wave the same multiplicand; RDNA4 splits k
+between them in chunks of 64 bits.
 """
 
 from __future__ import annotations
