@@ -36,6 +36,7 @@ class AtomicRmwTko(Op):
                 "floats are added with addf; f16 and bf16 have no other mode",
             ),
         ),
+        levels=("tile", "pipe"),
         effects="atomic",
         poison="memory",
         tile_ir={"name": "atomic_rmw_tko", "code": 8, "since": "13.1"},
@@ -93,6 +94,7 @@ class AtomicCasTko(Op):
             "E": ("i32", "i64", "f32", "f64"),
             "ordering": ("relaxed", "acquire", "release", "acq_rel"),
         },
+        levels=("tile", "pipe"),
         effects="atomic",
         poison="memory",
         tile_ir={"name": "atomic_cas_tko", "code": 7, "since": "13.1"},
@@ -175,6 +177,7 @@ class AtomicRedViewTko(Op):
                 "change the access mode of the tensor view",
             ),
         ),
+        levels=("tile", "pipe"),
         effects="atomic",
         poison="memory",
         tile_ir={
@@ -286,6 +289,7 @@ class GdcLaunchDependentsTko(Op):
         summary="Allow dependent launches to begin.",
         operands_text="token?: token",
         results_text="result_token: token",
+        levels=("tile", "pipe"),
         effects="barrier",
         poison="none",
         tile_ir={"name": "gdc_launch_dependents_tko", "code": 119, "since": "13.4"},
@@ -310,6 +314,7 @@ class GdcWaitTko(Op):
         summary="Wait for the launches that this one depends on; acquires what they stored.",
         operands_text="token?: token",
         results_text="result_token: token",
+        levels=("tile", "pipe"),
         effects="barrier",
         poison="none",
         tile_ir={"name": "gdc_wait_tko", "code": 120, "since": "13.4"},
@@ -3581,6 +3586,7 @@ class LoadPtrTko(Op):
                 "`padding_value` has no use without a mask",
             ),
         ),
+        levels=("tile", "pipe"),
         effects="read",
         poison="memory",
         tile_ir={"name": "load_ptr_tko", "code": 61, "since": "13.1"},
@@ -3662,6 +3668,7 @@ class StorePtrTko(Op):
                 "weak accesses have no scope; the others need tl_blk, device or sys",
             ),
         ),
+        levels=("tile", "pipe"),
         effects="write",
         poison="memory",
         tile_ir={"name": "store_ptr_tko", "code": 101, "since": "13.1"},
@@ -3736,6 +3743,7 @@ class LoadViewTko(Op):
                 "change the access mode of the tensor view",
             ),
         ),
+        levels=("tile", "pipe"),
         effects="read",
         poison="memory",
         tile_ir={
@@ -3820,6 +3828,7 @@ class StoreViewTko(Op):
                 "change the access mode of the tensor view",
             ),
         ),
+        levels=("tile", "pipe"),
         effects="write",
         poison="memory",
         tile_ir={
@@ -3877,6 +3886,7 @@ class MemoryFenceAliasTko(Op):
         summary="Order accesses to one memory through different addresses.",
         operands_text="token: token",
         results_text="result_token: token",
+        levels=("tile", "pipe"),
         effects="barrier",
         poison="none",
         tile_ir={"name": "memory_fence_alias_tko", "code": 122, "since": "13.4"},
@@ -3930,6 +3940,7 @@ class Alloca(Op):
                 "`alignment` must be a power of two, found {alignment}",
             ),
         ),
+        levels=("tile", "pipe"),
         effects="allocate",
         poison="none",
         tile_ir={"name": "alloca", "code": 113, "since": "13.3"},
@@ -4987,6 +4998,30 @@ class ArriveNamed(Op):
     @property
     def token(self) -> Value | None:
         return cast("Value | None", self.arguments[2])
+
+
+class Sync(Op):
+    """All threads of the role meet."""
+
+    __slots__ = ()
+    name = "sync"
+    definition = Definition(
+        name="sync",
+        summary="All threads of the role meet.",
+        operands_text="token?: token",
+        results_text="result_token: token",
+        levels=("pipe",),
+        effects="barrier",
+        poison="none",
+    )
+
+    @property
+    def token(self) -> Value | None:
+        return cast("Value | None", self.arguments[0])
+
+    @property
+    def result_token(self) -> Value:
+        return self.results[0]
 
 
 class ClusterRank(Op):
@@ -6845,6 +6880,7 @@ OPS: dict[str, type[Op]] = {
     "alloc_named_barrier": AllocNamedBarrier,
     "sync_named": SyncNamed,
     "arrive_named": ArriveNamed,
+    "sync": Sync,
     "cluster_rank": ClusterRank,
     "cluster_arrive": ClusterArrive,
     "cluster_wait": ClusterWait,
