@@ -21,21 +21,19 @@ MEMORY_LIMIT = 20_000
 """Remembered results per expression, after which they are forgotten."""
 
 
-@dataclass(frozen=True, slots=True)
 class Space:
-    """The relations between `size` events."""
+    """The relations between `size` events.
 
-    size: int
+    identity: every event with itself. everything: every event with every event.
+    """
 
-    @property
-    def identity(self) -> Relation:
-        """Every event with itself."""
-        return self.of((i, i) for i in range(self.size))
+    __slots__ = ("_turned", "everything", "identity", "size")
 
-    @property
-    def everything(self) -> Relation:
-        """Every event with every event."""
-        return (1 << self.size * self.size) - 1
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.identity: Relation = self.of((i, i) for i in range(size))
+        self.everything: Relation = (1 << size * size) - 1
+        self._turned = [1 << j * size + i for i in range(size) for j in range(size)]
 
     def of(self, pairs: Iterable[tuple[int, int]]) -> Relation:
         """Return the relation of these pairs."""
@@ -73,7 +71,12 @@ class Space:
 
     def inverse(self, relation: Relation) -> Relation:
         """Return the relation turned round."""
-        return self.of((j, i) for i, j in self.pairs(relation))
+        result, turned = 0, self._turned
+        while relation:
+            low = relation & -relation
+            result |= turned[low.bit_length() - 1]
+            relation ^= low
+        return result
 
     def compose(self, first: Relation, second: Relation) -> Relation:
         """Return `first ; second`."""
@@ -98,12 +101,12 @@ class Space:
         if not relation:
             return 0
         rows = self.rows(relation)
-        for k in range(self.size):
+        live = [i for i, row in enumerate(rows) if row]
+        for k in live:
             through, bit = rows[k], 1 << k
-            if through:
-                for i, row in enumerate(rows):
-                    if row & bit:
-                        rows[i] = row | through
+            for i in live:
+                if rows[i] & bit:
+                    rows[i] |= through
         return self.from_rows(rows)
 
 
@@ -163,9 +166,15 @@ class Evaluator:
     # Compilation
 
     def _place(self, axiom: Axiom) -> Iterator[_Check]:
-        expression = axiom.expression
-        number = self._compile(Unary("+", expression) if axiom.kind == "acyclic" else expression)
-        match axiom.kind:
+        expression, kind = axiom.expression, axiom.kind
+        if kind == "acyclic":
+            expression = Unary("+", expression)
+        elif kind == "irreflexive" and isinstance(expression, Binary) and expression.op == ";":
+            # `a ; b` has a loop where `a` meets the inverse of `b`, which costs less to compute.
+            kind = "empty"
+            expression = Binary("&", expression.lhs, Unary("^-1", expression.rhs))
+        number = self._compile(expression)
+        match kind:
             case "undefined":
                 self._races.append(number)
             case "order_pairs":
@@ -175,7 +184,7 @@ class Evaluator:
             case "empty":
                 yield _Check(axiom, number, self.space.everything)
             case _:
-                assert_never(axiom.kind)
+                assert_never(kind)
 
     def _compile(self, expression: Expression) -> int:
         if expression in self._numbers:

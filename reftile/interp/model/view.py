@@ -40,17 +40,26 @@ class ViewMachine:
     """Samples executions of one program.
 
     model: defines the race that an execution is checked for; the machine itself follows the rules
-    above.
+    above. deciding: for each operation the registers that decide which tokens it waits for.
     """
 
     def __init__(self, program: Program | EventSet, model: Model | None = None) -> None:
         self.events = program if isinstance(program, EventSet) else EventSet(program)
         self.evaluator = Evaluator(model or spec_model(), self.events.space, self.events.base)
-        self._orders = [op.order for _, op in self.events.ops]
+        self.deciding = _deciding(self.events)
 
     def run(self, seed: int) -> Execution:
         """Return the execution of this seed."""
         return _Run(self, Random(seed)).execution()
+
+
+def _deciding(events: EventSet) -> list[set[str]]:
+    guards = {edge.guard: True for _, op in events.ops for edge in op.after}
+    found: list[set[str]] = []
+    for number, sources in enumerate(events.waits(guards)):
+        edges = [edge for n in (*sources, number) for edge in events.ops[n][1].after]
+        found.append({name for edge in edges for name in registers(edge.guard)})
+    return found
 
 
 class _Run:
@@ -115,13 +124,7 @@ class _Run:
             e for e in (unit.guard, access.value, access.compare, access.otherwise) if e is not None
         ]
         names = {name for expr in exprs for name in registers(expr)}
-        names |= {
-            name
-            for _, op in self.events.ops
-            for edge in op.after
-            for name in registers(edge.guard)
-            if op is self.events.ops[unit.op][1]
-        }
+        names |= self.machine.deciding[unit.op]
         return all(units[n].access.register not in names for n in waiting if n != number)
 
     def _waits(self) -> list[set[int]]:

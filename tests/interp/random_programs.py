@@ -1,0 +1,109 @@
+"""Random event programs of litmus size, by seed."""
+
+from __future__ import annotations
+
+from random import Random
+
+from reftile.interp.model.events import (
+    Access,
+    Block,
+    Buffer,
+    Edge,
+    Exit,
+    Kind,
+    Location,
+    Op,
+    Order,
+    Program,
+    Scope,
+)
+from reftile.interp.model.values import MODIFY, TRUE, Bin, Const, Expr, Reg, binary
+
+ORDERS: dict[Kind, tuple[tuple[Order, ...], tuple[int, ...]]] = {
+    "load": (("weak", "relaxed", "acquire"), (3, 3, 4)),
+    "store": (("weak", "relaxed", "release"), (3, 3, 4)),
+    "rmw": (("relaxed", "acquire", "release", "acq_rel"), (1, 1, 1, 2)),
+    "cas": (("relaxed", "acquire", "release", "acq_rel"), (1, 1, 1, 2)),
+}
+SCOPES: tuple[tuple[Scope, ...], tuple[int, ...]] = (("block", "device", "sys"), (1, 7, 2))
+
+
+class _Maker:
+    def __init__(self, seed: int, accesses: int) -> None:
+        self.random = Random(seed)
+        self.left = self.random.randint(3, accesses)
+        self.cells = self.random.randint(2, 3)
+        self.fresh = 0
+        self.token_rate = self.random.choice((0.4, 0.8, 1.0))
+
+    def program(self, name: str) -> Program:
+        blocks: list[Block] = []
+        for number in range(self.random.choice((1, 2, 2, 2, 3, 3))):
+            device = int(self.random.random() < 0.1)
+            blocks.append(Block(f"B{number}", tuple(self.ops(number)), device))
+        exits = [
+            Exit(f"final x[{i}]", Location("x", 4 * i, 4))
+            for i in range(self.cells)
+            if self.random.random() < 0.3
+        ]
+        return Program(name, (Buffer("x", 4, (0,) * self.cells),), tuple(blocks), tuple(exits))
+
+    def ops(self, block: int) -> list[Op]:
+        ops: list[Op] = []
+        registers: list[str] = []
+        for number in range(self.random.randint(1, 4)):
+            cells = self.some_cells()
+            self.left -= len(cells)
+            if self.left < 0:
+                break
+            ops.append(self.op(f"o{number}", f"r{block}_{number}", cells, ops, registers))
+        return ops
+
+    def some_cells(self) -> list[int]:
+        count = self.random.choice((1, 1, 1, 2))
+        return [self.random.randrange(self.cells) for _ in range(count)]
+
+    def op(
+        self, name: str, register: str, cells: list[int], ops: list[Op], registers: list[str]
+    ) -> Op:
+        random = self.random
+        kind: Kind = random.choices(("load", "store", "rmw", "cas"), (4, 4, 2, 1))[0]
+        orders, weights = ORDERS[kind]
+        order = random.choices(orders, weights)[0]
+        scope = None if order == "weak" else random.choices(*SCOPES)[0]
+        guard: Expr = TRUE
+        if registers and random.random() < 0.35:
+            guard = binary("==", Reg(random.choice(registers)), Const(random.randint(0, 3)))
+        after = tuple(Edge(o.name) for o in ops if random.random() < self.token_rate)
+        accesses = tuple(
+            self.access(kind, f"{register}_{i}", cell, registers) for i, cell in enumerate(cells)
+        )
+        registers += [a.register for a in accesses if a.register and guard == TRUE]
+        return Op(name, accesses, order, scope, guard, after)
+
+    def access(self, kind: Kind, register: str, cell: int, registers: list[str]) -> Access:
+        location = Location("x", 4 * cell, 4)
+        name = f"x[{cell}]"
+        if kind == "load":
+            return Access(kind, location, register=register, name=name)
+        value = self.value(registers)
+        if kind == "store":
+            return Access(kind, location, value=value, name=name)
+        if kind == "cas":
+            compare = Const(self.random.randint(0, self.fresh))
+            return Access(
+                kind, location, value=value, compare=compare, register=register, name=name
+            )
+        modify = self.random.choice(sorted(MODIFY))
+        return Access(kind, location, value=value, modify=modify, register=register, name=name)
+
+    def value(self, registers: list[str]) -> Expr:
+        self.fresh += 1
+        if registers and self.random.random() < 0.25:
+            return Bin("+", Reg(self.random.choice(registers)), Const(self.random.randint(0, 1)))
+        return Const(self.fresh)
+
+
+def random_program(seed: int, accesses: int = 8) -> Program:
+    """Return the program of this seed, with at most `accesses` element accesses."""
+    return _Maker(seed, accesses).program(f"random {seed}")
