@@ -3398,7 +3398,7 @@ class MmafScaled(Op):
             ),
         ),
         levels=("tile", "pipe"),
-        meaning="dot(scale_rows(lhs, lhs_scale), scale_columns(rhs, rhs_scale), acc, 'f32')",
+        meaning="dot(scale_rows(lhs, lhs_scale), scale_columns(rhs, rhs_scale), acc, f32)",
         accuracy="dot",
         poison="contract",
         tile_ir={"name": "mmaf_scaled", "code": 114, "since": "13.3"},
@@ -5481,7 +5481,7 @@ class LoadBuffer(Op):
         name="load_buffer",
         summary="Load a tile from a buffer into registers.",
         operands_text="source: buffer[S], rank?: tile[; i32], token?: token",
-        results_text="tile: (tile(S.shape, element(S))), result_token: token",
+        results_text="result: (tile(S.shape, element(S))), result_token: token",
         levels=("pipe",),
         effects="read",
         poison="memory",
@@ -5500,7 +5500,7 @@ class LoadBuffer(Op):
         return cast("Value | None", self.arguments[2])
 
     @property
-    def tile(self) -> Value:
+    def result(self) -> Value:
         return self.results[0]
 
     @property
