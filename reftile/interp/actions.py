@@ -1,0 +1,440 @@
+"""What the checked path does for each operation that is neither pure nor control, atomics aside.
+
+A maker takes an operation once and gives the function that runs it; see `plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from reftile.interp.access import (
+    Access,
+    gather,
+    index_of,
+    offsets_of,
+    parts_of,
+    parts_of_view,
+    pointee,
+    scatter,
+    touch,
+    touch_window,
+    window_of,
+)
+from reftile.interp.assumptions import make_assume
+from reftile.interp.atomics import ATOMICS
+from reftile.interp.formatting import format_tiles
+from reftile.interp.machine import Block
+from reftile.interp.memory import STORED_POISON, Places, Run
+from reftile.interp.order import ROOT, Event, join
+from reftile.interp.plan import Apply, Maker, Plan
+from reftile.interp.shadow import row_of
+from reftile.interp.values import Tile
+from reftile.interp.views import (
+    TensorView,
+    TileView,
+    make_tensor_view,
+    make_tile_view,
+    padding_value,
+)
+from reftile.ir.core import Op
+from reftile.ir.diagnostics import Diagnosis, ReftileError
+from reftile.ir.numbers import decode, encode
+from reftile.ir.ops import (
+    Alloca,
+    Assert,
+    GetGlobal,
+    LoadPtrTko,
+    LoadViewTko,
+    MakeTensorView,
+    PrintTko,
+    StorePtrTko,
+    StoreViewTko,
+)
+from reftile.ir.types import TensorViewType, TileType, TileViewType
+
+_I32 = np.dtype(np.int32)
+
+
+def _tile_type(op: Op, value: int) -> TileType:
+    type = op.operands[value].type
+    assert isinstance(type, TileType)
+    return type
+
+
+# The grid
+
+
+def _make_block_id(op: Op, plan: Plan) -> Apply:
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        return [Tile(np.array(i, _I32)) for i in block.id]
+
+    return apply
+
+
+def _make_num_blocks(op: Op, plan: Plan) -> Apply:
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        return [Tile(np.array(i, _I32)) for i in block.launch.grid]
+
+    return apply
+
+
+# Tokens
+
+
+def _make_token(op: Op, plan: Plan) -> Apply:
+    return lambda block, values: (ROOT,)
+
+
+def _make_join(op: Op, plan: Plan) -> Apply:
+    return lambda block, values: (join(tuple(values)),)
+
+
+def _make_pass_token(op: Op, plan: Plan) -> Apply:
+    """For operations that only hand a token on while one launch runs at a time on one device."""
+    return lambda block, values: (values[0] if values[0] is not None else ROOT,)
+
+
+# Views
+
+
+def _make_tensor_view(op: Op, plan: Plan) -> Apply:
+    assert isinstance(op, MakeTensorView)
+    type = op.result.type
+    assert isinstance(type, TensorViewType)
+    dynamic = len(op.dynamic_shape)
+    kinds = [v.type for v in (*op.dynamic_shape, *op.dynamic_strides)]
+    bits = [t.dtype.bits for t in kinds if isinstance(t, TileType)]
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        address = block.scalar(values[0], "address", "the base of the view")
+        numbers: list[int] = []
+        for tile, width in zip(values[1:], bits, strict=True):
+            number = block.scalar(tile, "address", "an extent or stride") & ((1 << width) - 1)
+            if number == 0 or number >= 1 << 62:
+                block.fault(
+                    "make_tensor_view.positive",
+                    f"extents and strides must be positive, found {tile.data.item()}",
+                )
+            numbers.append(number)
+        sizes, steps = iter(numbers[:dynamic]), iter(numbers[dynamic:])
+        shape = tuple(next(sizes) if d is None else d for d in type.shape)
+        strides = tuple(next(steps) if s is None else s for s in type.strides)
+        return (make_tensor_view(block.launch.memory, type, address, shape, strides),)
+
+    return apply
+
+
+def _make_tile_view(op: Op, plan: Plan) -> Apply:
+    type = op.results[0].type
+    assert isinstance(type, TileViewType)
+    return lambda block, values: (make_tile_view(type, values[0]),)
+
+
+def _make_extents(op: Op, plan: Plan) -> Apply:
+    types = [r.type for r in op.results]
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        view: TensorView | TileView = values[0]
+        sizes = view.shape if isinstance(view, TensorView) else view.space
+        tiles: list[Tile] = []
+        for size, type in zip(sizes, types, strict=True):
+            assert isinstance(type, TileType)
+            if size >= 1 << type.dtype.bits:
+                block.fault(
+                    f"{op.name}.overflow", f"the extent {size} does not fit {type.dtype.name}"
+                )
+            wrapped = np.array(size, np.int64).astype(type.dtype.carrier)
+            tiles.append(Tile(wrapped))
+        return tiles
+
+    return apply
+
+
+# Loads and stores
+
+
+def _make_load_ptr(op: Op, plan: Plan) -> Apply:
+    assert isinstance(op, LoadPtrTko)
+    access = Access.of(op, _shaped(op, op.source.type), False, plan.used)
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        source, mask, padding, token = values
+        event = access.begin(block, token)
+        parts = parts_of(block, access, source, mask)
+        for part in parts:
+            touch(block, access, event, part, True)
+        tile = gather(parts, access, None if padding is None else padding.data)
+        if padding is not None and padding.poison is not None and mask is not None:
+            poison = np.broadcast_to(padding.poison, access.shape) & ~mask.data
+            if tile.poison is not None:
+                poison = poison | tile.poison
+            tile = Tile(tile.data, poison)
+        return tile, access.end(block, event)
+
+    return apply
+
+
+def _shaped(op: Op, pointers: object) -> TileType:
+    assert isinstance(pointers, TileType)
+    return TileType(pointers.shape, pointee(pointers))
+
+
+def _make_store_ptr(op: Op, plan: Plan) -> Apply:
+    assert isinstance(op, StorePtrTko)
+    access = Access.of(op, _shaped(op, op.destination.type), True, plan.used)
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        destination, value, mask, token = values
+        event = access.begin(block, token)
+        parts = parts_of(block, access, destination, mask)
+        for part in parts:
+            touch(block, access, event, part, False)
+        scatter(parts, access, value)
+        _publish(block, event, parts)
+        return (access.end(block, event),)
+
+    return apply
+
+
+def _publish(block: Block, event: Event, parts: Sequence[Run | Places]) -> None:
+    block.launch.version += 1
+    for part in parts:
+        if part.buffer.released or event.releases:
+            block.launch.order.publish(event, part.buffer, offsets_of(part).tolist(), False)
+
+
+def _make_load_view(op: Op, plan: Plan) -> Apply:
+    assert isinstance(op, LoadViewTko)
+    type = op.tile.type
+    view_type = op.view.type
+    assert isinstance(type, TileType) and isinstance(view_type, TileViewType)
+    access = Access.of(op, type, False, plan.used)
+    padding = padding_value(view_type)
+    dtype = access.dtype
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        view, token = values[0], values[-1]
+        index = index_of(block, access, view, values[1:-1])
+        event = access.begin(block, token)
+        part = window_of(view, index)
+        if part is None:
+            parts = parts_of_view(block, access, view, index)
+            for places in parts:
+                touch(block, access, event, places, True)
+            return gather(parts, access, padding), access.end(block, event)
+        touch_window(block, access, event, view, part, True)
+        data = decode(part.units.copy(), dtype)
+        poison = _window_poison(view, part)
+        if not part.is_whole:
+            data, poison = _pad(access, part.extents, data, poison, padding)
+        return Tile(data, poison), access.end(block, event)
+
+    return _with_inbounds(op, access, apply)
+
+
+def _window_poison(view: TileView, part: Any) -> Any:
+    state = part.buffer.state
+    if state is None:
+        return None
+    at = view.grid.offsets(part.index, part.extents)  # type: ignore[union-attr]
+    size = view.dtype.storage.itemsize
+    poison = state[at[:, None] + np.arange(size)].any(axis=1)
+    return poison.reshape(part.extents) if poison.any() else None
+
+
+def _pad(access: Access, extents: Any, data: Any, poison: Any, padding: float | None) -> Any:
+    """Put the part of a tile that lies inside its view into a whole tile."""
+    whole = np.full(access.shape, 0 if padding is None else padding, access.dtype.carrier)
+    inside = tuple(slice(0, e) for e in extents)
+    whole[inside] = data
+    if poison is None and padding is not None:
+        return whole, None
+    bad = np.full(access.shape, padding is None)
+    bad[inside] = False if poison is None else poison
+    return whole, bad
+
+
+def _make_store_view(op: Op, plan: Plan) -> Apply:
+    assert isinstance(op, StoreViewTko)
+    type = op.tile.type
+    assert isinstance(type, TileType)
+    access = Access.of(op, type, True, plan.used)
+    dtype = access.dtype
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        tile, view, token = values[0], values[1], values[-1]
+        index = index_of(block, access, view, values[2:-1])
+        event = access.begin(block, token)
+        part = window_of(view, index)
+        if part is None:
+            parts = parts_of_view(block, access, view, index)
+            for places in parts:
+                touch(block, access, event, places, False)
+            scatter(parts, access, tile)
+            _publish(block, event, parts)
+            return (access.end(block, event),)
+        touch_window(block, access, event, view, part, False)
+        inside = tuple(slice(0, e) for e in part.extents)
+        data = tile.data if part.is_whole else np.broadcast_to(tile.data, access.shape)[inside]
+        part.units[...] = encode(data, dtype)
+        if tile.poison is not None or part.buffer.state is not None:
+            _set_window_state(access, view, part, tile, inside)
+        block.launch.version += 1
+        if event.releases or part.buffer.released:
+            offsets = view.grid.offsets(part.index, part.extents).tolist()
+            block.launch.order.publish(event, part.buffer, offsets, False)
+        return (access.end(block, event),)
+
+    return _with_inbounds(op, access, apply)
+
+
+def _set_window_state(access: Access, view: TileView, part: Any, tile: Tile, inside: Any) -> None:
+    at = view.grid.offsets(part.index, part.extents)  # type: ignore[union-attr]
+    bits = np.zeros(at.size, np.uint8)
+    if tile.poison is not None:
+        poison = np.broadcast_to(tile.poison, access.shape)[inside]
+        bits = poison.reshape(-1).astype(np.uint8) * np.uint8(STORED_POISON)
+    size = access.dtype.storage.itemsize
+    part.buffer.ensure_state()[at[:, None] + np.arange(size)] = bits[:, None]
+
+
+def _with_inbounds(op: Op, access: Access, apply: Apply) -> Apply:
+    """Check the promise `inbounds` first, if the operation makes it."""
+    promised = op.attributes.get("inbounds")
+    if not isinstance(promised, tuple) or not any(promised):
+        return apply
+    at = 0 if op.name != "store_view_tko" else 1
+
+    def apply_checked(block: Block, values: list[Any]) -> Sequence[Any]:
+        view: TileView = values[at]
+        index = index_of(block, access, view, values[at + 1 : at + 1 + len(view.extents)])
+        for axis, sure in enumerate(promised):
+            last = np.max(index[axis]) * view.step[axis]
+            last = last + (0 if axis == view.sparse else access.shape[axis] - 1)
+            if sure and last >= view.extents[axis]:
+                block.fault(
+                    f"{op.name}.inbounds",
+                    f"the tile reaches element {int(last)} along axis {axis}, and the view ends at {view.extents[axis]}",
+                    hint="drop the promise `inbounds` along this axis",
+                )
+        return apply(block, values)
+
+    return apply_checked
+
+
+# Memory of the block and of the module
+
+
+def _make_alloca(op: Op, plan: Plan) -> Apply:
+    assert isinstance(op, Alloca)
+    type = op.result.type
+    assert isinstance(type, TileType)
+    dtype = pointee(type)
+    units = -(-op.num_elem // dtype.elements_per_unit)
+    name = f"%{op.result.name}"
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        memory = block.launch.memory
+        buffer = memory.allocate(name, units * dtype.storage.itemsize, dtype, op.alignment)
+        block.allocated.append(buffer)
+        return (Tile(np.array(buffer.address, np.int64)),)
+
+    return apply
+
+
+def _make_get_global(op: Op, plan: Plan) -> Apply:
+    assert isinstance(op, GetGlobal)
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        buffer = block.launch.globals.get(op.symbol)
+        if buffer is None:
+            block.fault("get_global.unknown", f"the module has no global `{op.symbol}`")
+        return (Tile(np.array(buffer.address, np.int64)),)
+
+    return apply
+
+
+# Assertions and output
+
+
+def _make_assert(op: Op, plan: Plan) -> Apply:
+    assert isinstance(op, Assert)
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        condition: Tile = values[0]
+        block.demand(condition, "branch", "the condition of `assert`")
+        for flat in np.flatnonzero(~condition.data.reshape(-1))[:8]:
+            element = row_of(int(flat), condition.data.shape)
+            where = f" at element {list(element)}" if element else ""
+            name = block.launch.block_name(block.linear)
+            block.launch.failed.append(
+                Diagnosis(
+                    "assert.failed",
+                    f"{op.message}{where}",
+                    op.span,
+                    notes=((f"in block {name}", None),),
+                    data={"block": block.id, "element": element},
+                )
+            )
+        return ()
+
+    return apply
+
+
+def _make_print(op: Op, plan: Plan) -> Apply:
+    assert isinstance(op, PrintTko)
+    types = [v.type for v in op.args]
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        try:
+            text = format_tiles(op.format, values[:-1], types)
+        except ValueError as error:
+            block.fault("print_tko.format", str(error))
+        block.launch.printed.append(text)
+        return (values[-1] if values[-1] is not None else ROOT,)
+
+    return apply
+
+
+def _make_unsupported(op: Op, plan: Plan) -> Apply:
+    raise ReftileError(
+        Diagnosis(
+            f"{op.name}.unsupported",
+            f"`{op.name}` needs several devices, and the interpreter has one",
+            op.span,
+        )
+    )
+
+
+MAKERS: dict[str, Maker] = {
+    "get_tile_block_id": _make_block_id,
+    "get_num_tile_blocks": _make_num_blocks,
+    "make_token": _make_token,
+    "join_tokens": _make_join,
+    "memory_fence_alias_tko": _make_pass_token,
+    "gdc_launch_dependents_tko": _make_pass_token,
+    "gdc_wait_tko": _make_pass_token,
+    "make_tensor_view": _make_tensor_view,
+    "make_partition_view": _make_tile_view,
+    "make_strided_view": _make_tile_view,
+    "make_gather_scatter_view": _make_tile_view,
+    "get_index_space_shape": _make_extents,
+    "get_tensor_shape": _make_extents,
+    "load_ptr_tko": _make_load_ptr,
+    "store_ptr_tko": _make_store_ptr,
+    "load_view_tko": _make_load_view,
+    "store_view_tko": _make_store_view,
+    "alloca": _make_alloca,
+    "get_global": _make_get_global,
+    "assert": _make_assert,
+    "assume": make_assume,
+    "print_tko": _make_print,
+    "multimem_load_reduce_view_tko": _make_unsupported,
+    "multimem_reduce_view_tko": _make_unsupported,
+    "multimem_store_view_tko": _make_unsupported,
+    **ATOMICS,
+}
+"""How to run each of these operations with all checks."""

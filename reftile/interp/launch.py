@@ -1,0 +1,156 @@
+"""Run a kernel on NumPy arrays: the one entry of the interpreter.
+
+    report = interpret(kernel, (1024,), [x, y, out, n])
+
+What the kernel stores is in the caller's arrays afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from reftile.interp.actions import MAKERS
+from reftile.interp.arguments import Raw, Uninitialized, bind_arguments
+from reftile.interp.batched import run_batched
+from reftile.interp.checked import Progress, run_checked
+from reftile.interp.machine import Launch
+from reftile.interp.memory import Buffer, Memory
+from reftile.interp.plan import make_plan
+from reftile.interp.schedule import Schedule
+from reftile.ir.core import Kernel, Module
+from reftile.ir.diagnostics import Diagnosis, ReftileError
+from reftile.ir.ops import Global
+from reftile.ir.packing import pack_nibbles
+from reftile.ir.verify import verify
+
+LARGEST_AXIS = (1 << 24) - 1
+"""Blocks along one axis of a grid at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a launch did.
+
+    blocks: how many ran. operations: memory operations that the checked path executed.
+    printed: the texts of `print_tko`, in the order they ran. schedule, seed: as given; they repeat the run.
+    """
+
+    blocks: int
+    operations: int
+    printed: tuple[str, ...]
+    schedule: Schedule
+    seed: int
+    checked: bool
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while a launch ran; `str()` says where it stopped. Buffers stay as they are."""
+
+
+def interpret(
+    program: Module | Kernel,
+    grid: int | Sequence[int],
+    args: Sequence[Any],
+    *,
+    check: bool = True,
+    schedule: Schedule = "program",
+    seed: int = 0,
+    progress: Progress | None = None,
+    name: str | None = None,
+) -> Report:
+    """Run a kernel over a grid of blocks.
+
+    program: a kernel, or a module with the kernel called `name` (needed if it has several) and its globals.
+    grid: blocks along one to three axes.
+    args: one for each argument: a NumPy array (types of ml_dtypes too) or `Raw` bytes for a pointer or a tensor
+        view, a number for a scalar. `Uninitialized(array)` must be written before it is read.
+    check: False runs all blocks at once along a leading axis, without any checks, or says why it cannot.
+    schedule: in which order things happen: "program", "topo" or "adversarial" (see `schedule`).
+    seed: of the schedule; the same seed gives the same run.
+    progress: called with (blocks done, blocks in all).
+
+    Raises:
+        ReftileError: the kernel is invalid, or breaks a rule while it runs.
+        Interrupted: on Ctrl-C.
+    """
+    kernel, module = _kernel_of(program, name)
+    verify(kernel)
+    extents = _grid(kernel, grid)
+    memory = Memory()
+    arguments = bind_arguments(kernel, args, memory)
+    with np.errstate(all="ignore"):
+        if not check:
+            blocks = run_batched(kernel, module, extents, arguments, memory, progress)
+            return Report(blocks, 0, (), schedule, seed, False)
+        launch = Launch(make_plan(kernel, MAKERS), extents, memory)
+        launch.globals = _load_globals(module, memory)
+        launch.progress = _progress_of(kernel)
+        try:
+            run_checked(launch, arguments, schedule, seed, progress)
+        except KeyboardInterrupt:
+            raise Interrupted(_where(launch)) from None
+    done = launch.done
+    return Report(done, len(launch.order.events), tuple(launch.printed), schedule, seed, True)
+
+
+def _kernel_of(program: Module | Kernel, name: str | None) -> tuple[Kernel, Module]:
+    if isinstance(program, Kernel):
+        return program, Module([program])
+    try:
+        return program.kernel(name), program
+    except KeyError:
+        names = ", ".join(k.name for k in program.kernels) or "none"
+        message = f"there is no kernel `{name}`" if name else "several kernels: name one"
+        raise ReftileError(Diagnosis("launch.kernel", f"{message} (kernels: {names})")) from None
+
+
+def _grid(kernel: Kernel, grid: int | Sequence[int]) -> tuple[int, int, int]:
+    sizes = [grid] if isinstance(grid, int) else [int(g) for g in grid]
+    if not 1 <= len(sizes) <= 3 or not all(1 <= s <= LARGEST_AXIS for s in sizes):
+        message = f"a grid has one to three axes of 1 to {LARGEST_AXIS} blocks, found {grid}"
+        raise ReftileError(Diagnosis("launch.grid", message, kernel.span))
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+def _progress_of(kernel: Kernel) -> Literal["none", "occupancy_bound", "cooperative"]:
+    found = kernel.attributes.get("progress", "none")
+    match found:
+        case "none" | "occupancy_bound" | "cooperative":
+            return found
+        case _:
+            message = f"`progress` is none, occupancy_bound or cooperative, found {found}"
+            raise ReftileError(Diagnosis("kernel.progress", message, kernel.span))
+
+
+def _load_globals(module: Module, memory: Memory) -> dict[str, Buffer]:
+    found: dict[str, Buffer] = {}
+    for op in module.globals:
+        if not isinstance(op, Global):
+            continue
+        bits = np.asarray(op.value.bits())
+        if op.value.splat:
+            bits = np.repeat(bits, op.value.shape[0])
+        if op.value.dtype.elements_per_unit == 2:
+            bits = pack_nibbles(bits)
+        data = np.frombuffer(bytearray(bits.tobytes()), np.uint8)
+        buffer = memory.add(f"@{op.symbol}", data, op.value.dtype, op.alignment or 1)
+        buffer.writable = not op.constant
+        found[op.symbol] = buffer
+    return found
+
+
+def _where(launch: Launch) -> str:
+    block = launch.current
+    if block is None:
+        return "stopped before the first block"
+    at = f" at {block.step.op.span} (`{block.step.op.name}`)" if block.step else ""
+    name = launch.block_name(block.linear)
+    return f"stopped in block {name}{at}; {launch.done} of {launch.block_count} blocks were done"
+
+
+__all__ = ["Interrupted", "Raw", "Report", "Uninitialized", "interpret"]
