@@ -1,9 +1,9 @@
 """Vector clocks, and the shadow of a shared memory that finds unordered accesses.
 
 An agent is a warp, or an in-order asynchronous engine that works for one (wgmma of a warpgroup,
-bulk stores and cp.async of a warp). Bulk loads finish in any order, so each is its own numbered
-operation. A clock has three rows: what happened before; what of it is fenced for the asynchronous
-proxy; which mbarrier initialisations are fenced.
+bulk stores and cp.async of a warp). Bulk loads finish in any order, so each is its own
+operation. A clock has four rows: what happened before; what of it is fenced for the asynchronous
+proxy; which mbarrier initialisations are fenced; what was executed before, relaxed arrivals too.
 Source: PTX ISA, "Memory consistency model", "Proxies".
 """
 
@@ -13,17 +13,17 @@ import numpy as np
 
 from .errors import ProxyError, RaceError, UninitialisedRead
 
-BEFORE, FENCED, INITIALISED = 0, 1, 2
+BEFORE, FENCED, INITIALISED, EXECUTED = 0, 1, 2, 3
 NOBODY, OPERATION = -2, -1
 
 
 class Clock:
-    """Epochs per agent (three rows) and the set of finished bulk operations, as bits."""
+    """Epochs per agent (four rows) and the set of finished bulk operations, as bits."""
 
     __slots__ = ("epochs", "operations")
 
     def __init__(self, agents: int) -> None:
-        self.epochs = np.zeros((3, agents), np.int32)
+        self.epochs = np.zeros((4, agents), np.int32)
         self.operations = 0
 
     def copy(self) -> Clock:
@@ -93,7 +93,7 @@ class Shadow:
         self.epoch = np.zeros(size, np.int32)
         self.atomic = np.zeros(size, bool)
         self.generic = np.zeros(size, bool)
-        self.readers: dict[int, np.ndarray] = {}
+        self.readers: dict[tuple[int, bool], np.ndarray] = {}
         self.operation_reads: list[tuple[int, np.ndarray]] = []
         self.check_uninitialised = check_uninitialised
         self.lines: dict[tuple[int, int], str] = {}
@@ -153,9 +153,9 @@ class Shadow:
         if agent == OPERATION:
             self.operation_reads.append((epoch, np.arange(self.writer.size)[where]))
             return
-        if agent not in self.readers:
-            self.readers[agent] = np.zeros(self.writer.size, np.int32)
-        self.readers[agent][where] = epoch
+        if (agent, atomic) not in self.readers:
+            self.readers[agent, atomic] = np.zeros(self.writer.size, np.int32)
+        self.readers[agent, atomic][where] = epoch
 
     def write(
         self,
@@ -169,11 +169,11 @@ class Shadow:
         """Record a write of `where` and report which accesses it is not ordered after."""
         who = self.agents.describe(agent)
         self._check_writers(where, clock, who, "write", asynchronous, atomic)
-        for reader, epochs in self.readers.items():
-            if reader == agent:
+        for (reader, strong), epochs in self.readers.items():
+            if reader == agent or (strong and atomic):
                 continue
             late = epochs[where] > clock.epochs[BEFORE, reader]
-            if late.any() and not (atomic and self.atomic[where][late].all()):
+            if late.any():
                 byte = int(np.arange(self.writer.size)[where][late][0])
                 raise RaceError(
                     f"write of shared byte {byte:#x} by {who} is not ordered after "

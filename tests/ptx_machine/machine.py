@@ -13,9 +13,9 @@ import numpy as np
 
 from . import text as t
 from .barriers import ClusterBarrier, NamedBarrier
-from .clocks import Agents
+from .clocks import BEFORE, EXECUTED, Agents, Clock
 from .decode import decode_entry
-from .errors import AccessError, DeadlockError, InFlightError, LaunchError, MachineError
+from .errors import AccessError, DeadlockError, InFlightError, LaunchError, MachineError, RaceError
 from .memory import PARAM_WINDOW, SHARED_BASE, GlobalMemory, Region, SharedMemory
 from .tensormap import TensorMap
 from .warp import Warp
@@ -78,16 +78,24 @@ class Cta:
         ]
         self.free_registers = REGISTER_FILE - machine.entry_registers * 32 * len(self.warps)
         self.warpgroup_queues: dict[int, list] = {}
+        self.past = Clock(cluster.agents.count)
         self.outstanding = 0
 
     def warp_exited(self, w: Warp) -> None:
         """Check what a finished warp leaves behind; the CTA ends with its last warp."""
         if w.wgmma_open or w.wgmma_groups:
             raise InFlightError("a warp exits with wgmma operations it never waited for")
-        self.free_registers += w.register_count * 32
         self.cluster.barrier.reconsider()
+        self.past.join(w.clock)
         if any(other.live for other in self.warps):
             return
+        known = np.maximum(self.past.epochs[BEFORE], self.past.epochs[EXECUTED])
+        for agent, epoch in self.shared.remote.items():
+            if self.machine.check_races and known[agent] < epoch:
+                who = self.cluster.agents.describe(agent)
+                raise RaceError(
+                    f"the CTA exits with no barrier after its shared memory's use by {who}"
+                )
         if self.outstanding:
             raise AccessError(
                 f"the CTA exits while {self.outstanding} asynchronous copies use its shared memory"
@@ -339,7 +347,7 @@ def run(
     """Execute a kernel of a PTX module; arrays among the arguments are read and written in place.
 
     grid, block, cluster: an int or up to three; grid counts CTAs; cluster None takes the entry's.
-    args: one per parameter: array (its pointer), (array, offset_bytes), int, float, TensorMap, bytes.
+    args: one per parameter: array (its pointer), (array, offset), int, float, TensorMap, bytes.
     resident: CTAs that run at a time; later ones start when earlier ones end, in block order.
     seed: chooses the interleaving of warps and asynchronous operations.
 

@@ -53,6 +53,7 @@ class SharedMemory(Region):
         self.barriers: dict[int, Mbarrier] = {}
         self.opaque = np.zeros(size, bool)
         self.released: dict[int, Clock] = {}
+        self.remote: dict[int, int] = {}
         self.exited = False
 
     def barrier(self, offset: int) -> Mbarrier:

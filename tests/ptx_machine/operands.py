@@ -51,6 +51,21 @@ NUMPY = {
     "e5m2x2": np.uint16,
 }
 TYPES = frozenset(NUMPY)
+ARITHMETIC = (
+    "add",
+    "sub",
+    "mul",
+    "mad",
+    "shl",
+    "shr",
+    "and",
+    "or",
+    "xor",
+    "min",
+    "max",
+    "selp",
+    "setp",
+)
 RAW = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
@@ -149,7 +164,7 @@ class Decoder:
         """Return the slot of a register whose width must fit `kind` (at least, when loose)."""
         found = self.find_register(ins, operand.text) if isinstance(operand, t.Name) else None
         if found is None:
-            raise self.fail(ins, f"operand {operand} is not a register")
+            raise self.fail(ins, f"operand {operand} is not a register of this instruction")
         have, want = t.type_bytes(found[1]), np.dtype(NUMPY[kind]).itemsize
         if (found[1] == "pred") != (kind == "pred") or (have < want if loose else have != want):
             raise self.fail(
@@ -179,6 +194,8 @@ class Decoder:
             and operand.text in self.symbols
             and self.find_register(ins, operand.text) is None
         ):
+            if ins.opcode in ARITHMETIC:
+                raise self.fail(ins, f"the address {operand.text} needs a mov")
             return np.full(
                 32, self.symbols[operand.text] + operand.offset, RAW[dtype.itemsize]
             ).view(dtype)

@@ -131,7 +131,7 @@ class TensorMap:
         alignment = 128
         if destination % alignment:
             raise AccessError(
-                f"tensor copies need {alignment}-byte aligned shared addresses, found {destination:#x}"
+                f"tensor copies need a {alignment}-byte aligned place, found {destination:#x}"
             )
         if self.swizzle != "none" and self.row_bytes != SPAN_BYTES[self.swizzle]:
             raise AccessError(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from . import text as t
-from .clocks import BEFORE, FENCED, INITIALISED, Clock
+from .clocks import BEFORE, EXECUTED, FENCED, INITIALISED, Clock
 from .errors import DivergenceError, InFlightError, PtxError, UninitialisedRead
 from .memory import Region, SharedMemory
 
@@ -158,6 +158,13 @@ class Warp:
         self.clock.epochs[BEFORE, self.agent] += 1
         return published
 
+    def release_relaxed(self) -> Clock:
+        """Return what a relaxed arrival carries: the past to the last fence; execution order."""
+        carried, epochs = self.fence_clock.copy(), self.clock.epochs
+        np.maximum(epochs[BEFORE], epochs[EXECUTED], out=carried.epochs[EXECUTED])
+        epochs[BEFORE, self.agent] += 1
+        return carried
+
     def fence(self) -> None:
         """Remember the past for later relaxed arrivals."""
         self.fence_clock = self.release()
@@ -180,10 +187,16 @@ class Warp:
         )
         epochs[BEFORE, self.agent] += 1
 
+    def note_remote(self, region: SharedMemory) -> None:
+        """Remember that this warp used another CTA's memory, which must outlive the use."""
+        if region is not self.cta.shared:
+            region.remote[self.agent] = int(self.clock.epochs[BEFORE, self.agent])
+
     def touch_shared(
         self, region: SharedMemory, touched, write: bool, atomic: bool = False
     ) -> None:
         """Check a generic access against the shadow."""
+        self.note_remote(region)
         if not self.machine.check_races:
             return
         act = region.shadow.write if write else region.shadow.read

@@ -100,7 +100,7 @@ def build_cluster_barrier(d: Decoder, ins: t.Instruction, m: Modifiers) -> Step:
 
     def arrive(w) -> None:
         barrier = w.cta.cluster.barrier
-        barrier.arrive(w, w.fence_clock if order == "relaxed" else w.release())
+        barrier.arrive(w, w.release_relaxed() if order == "relaxed" else w.release())
 
     def wait(w):
         barrier, lanes = w.cta.cluster.barrier, w.active_lanes()

@@ -25,6 +25,7 @@ def find(w, address: int, space: str) -> Mbarrier:
     """Return the mbarrier at an address; its initialisation must be ordered before this use."""
     memory, offset = locate(w, address, space)
     barrier = memory.barrier(offset)
+    w.note_remote(memory)
     agent, epoch = barrier.owner
     fenced = w.clock.epochs[INITIALISED, agent] >= epoch
     local = memory is w.cta.shared
@@ -142,7 +143,7 @@ def build_arrive(d: Decoder, ins: t.Instruction, m: Modifiers, drop: bool) -> St
 
     def step(w) -> None:
         addresses, state = address(w), np.zeros(32, np.uint64)
-        published = w.fence_clock if order == "relaxed" else w.release()
+        published = w.release_relaxed() if order == "relaxed" else w.release()
         for lane in w.active_lanes().tolist():
             barrier = find(w, int(addresses[lane]), space)
             state[lane] = barrier.phase
