@@ -185,7 +185,7 @@ def uniform(cycle: Cycle, sync: bool) -> list[list[str]]:
 def two_block_tests() -> Iterator[str]:
     """Every choice of orders with both tokens, every choice of tokens when all synchronise."""
     for cycle in cycles(2):
-        flat = [kind for block in cycle.accesses() for kind, _ in block]
+        flat: list[Kind] = [kind for block in cycle.accesses() for kind, _ in block]
         for choice in product((False, True), repeat=4):
             chosen = [SYNC[k] if c else "relaxed" for k, c in zip(flat, choice, strict=True)]
             orders = [chosen[:2], chosen[2:]]
