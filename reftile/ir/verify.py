@@ -13,6 +13,7 @@ from reftile.ir.diagnostics import Diagnosis, ReftileErrors
 from reftile.ir.enums import ENUMS
 from reftile.ir.expressions import evaluate
 from reftile.ir.match import Mismatch, Names, attribute_names, bind_ports
+from reftile.ir.pipe_rules import check_pipe
 from reftile.ir.types import TileType, Type
 
 MOST_FINDINGS = 20
@@ -71,6 +72,8 @@ class _Checker:
                 f"kernel `{kernel.name}` does not end in `return`",
                 last or kernel,
             )
+        if kernel.level == "pipe" and not self.findings:
+            self.findings.extend(check_pipe(kernel)[:MOST_FINDINGS])
 
     def check_block(self, block: Block, scope: set[Value], owner: Op | Kernel) -> None:
         visible = set(scope)
