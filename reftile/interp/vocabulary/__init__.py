@@ -22,12 +22,13 @@ from reftile.interp.vocabulary import (
     matrix,
     order,
     random,
+    rings,
     shapes,
 )
 from reftile.ir.dtypes import DTYPES
 from reftile.ir.expressions import VOCABULARY as EXPRESSIONS
 
-_MODULES = (conversions, elementary, floats, integers, matrix, order, random, shapes)
+_MODULES = (conversions, elementary, floats, integers, matrix, order, random, rings, shapes)
 _HELPERS = frozenset({"canonical", "batch_of", "order_keys", "order_along", "take_along"})
 
 
