@@ -146,6 +146,15 @@ def test_every_rule_of_whole_kernels_has_a_broken_example() -> None:
     }
     covered = {rule for _, _, _, rule in BROKEN} | {"pipe.entry_registers"}
     assert named - covered == set()
+    chapter = (FOLDER.parents[1] / "spec" / "pipe.md").read_text(encoding="utf-8")
+    table = chapter[chapter.index("| rule `pipe.` |") : chapter.index("## A counter that wraps")]
+    listed = {
+        f"pipe.{rule}"
+        for line in table.splitlines()
+        if line.startswith("| `")
+        for rule in re.findall(r"`(\w+)`", line.split("|")[1])
+    }
+    assert listed == named
 
 
 PIPE_OPS = [n for n, r in load().ops.items() if r.chapter.startswith("pipe") and r.example]
