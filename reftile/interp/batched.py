@@ -1,5 +1,306 @@
-"""placeholder"""
+"""The batched path: all blocks at once, along a leading axis, without checks.
+
+One NumPy call does an operation for all blocks of a *batch*, so the cost of interpreting it is shared. All blocks take
+each step together, which is a legal execution of a kernel without races. Where they part (an `if`,
+a loop that ends earlier for some), the batch is split, each part goes its way, and the parts are
+joined where their ways meet.
+
+A kernel in which blocks wait for each other, or print, cannot be run like this and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reftile.interp.batched_memory import BATCHED_MAKERS
+from reftile.interp.memory import Buffer, Memory
+from reftile.interp.plan import Plan, PlanRegion, Step, make_plan
+from reftile.interp.values import Tile
+from reftile.ir.core import Kernel, Op
+from reftile.ir.diagnostics import Diagnosis, ReftileError
+from reftile.ir.types import TileType
+
+Rows = NDArray[np.int64]
+Index3 = tuple[int, int, int]
+
+MOST_ELEMENTS = 1 << 19
+"""Elements that one tile of a batch may have in all; it sets how many blocks a batch has."""
 
 
-def run_batched(*a):
-    raise NotImplementedError
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Some blocks that run together.
+
+    blocks: their numbers in the grid. env: by slot; a tile has a leading axis for the blocks, or
+    none if all have the same. report: None, so that pure operations check nothing.
+    """
+
+    blocks: Rows
+    env: list[Any]
+    shared: Shared
+    report: None = None
+
+
+@dataclass(slots=True, eq=False)
+class Shared:
+    """What all batches of a launch share. ranks: of the tile in each slot, -1 for other values."""
+
+    plan: Plan
+    grid: Index3
+    memory: Memory
+    globals: dict[str, Buffer]
+    ranks: list[int] = field(default_factory=list[int])
+
+
+@dataclass(slots=True)
+class Part:
+    """Blocks that left a region together: how, with which values, as which rows of its batch."""
+
+    ending: str
+    rows: Rows
+    values: list[Any]
+
+
+def run_batched(
+    kernel: Kernel,
+    grid: Index3,
+    arguments: list[Any],
+    memory: Memory,
+    globals: dict[str, Buffer],
+    progress: Callable[[int, int], None] | None,
+) -> int:
+    """Run all blocks; gives their number.
+
+    Raises:
+        ReftileError: rule `batched.unsupported`, with the operation that stands in the way.
+    """
+    refuse_waiting(kernel)
+    plan = make_plan(kernel, BATCHED_MAKERS)
+    for slot, value in zip(plan.body.arguments, arguments, strict=True):
+        plan.template[slot] = value
+    shared = Shared(plan, grid, memory, globals, [-1] * len(plan.template))
+    largest = 1
+    for value, slot in plan.slots.items():
+        if isinstance(value.type, TileType):
+            shared.ranks[slot] = value.type.rank
+            largest = max(largest, value.type.size)
+    total = grid[0] * grid[1] * grid[2]
+    size = max(1, MOST_ELEMENTS // largest)
+    for start in range(0, total, size):
+        blocks = np.arange(start, min(start + size, total))
+        _run_region(Batch(blocks, list(plan.template), shared), plan.body)
+        if progress is not None:
+            progress(int(blocks[-1]) + 1, total)
+    return total
+
+
+def refuse_waiting(kernel: Kernel) -> None:
+    """Raise if the kernel has what cannot be batched."""
+    for op in kernel.walk():
+        if op.name == "print_tko":
+            raise _refusal(op, "`print_tko` would print the blocks out of order")
+        if op.name != "loop":
+            continue
+        for inner in op.walk():
+            ordering = inner.attributes.get("ordering", "weak")
+            if inner.definition.effects in ("atomic", "read") and ordering != "weak":
+                raise _refusal(inner, f"this `{inner.name}` may wait for another block")
+
+
+def _refusal(op: Op, why: str) -> ReftileError:
+    return ReftileError(
+        Diagnosis(
+            "batched.unsupported",
+            f"the blocks of this kernel cannot run all at once: {why}",
+            op.span,
+            "run it with check=True",
+        )
+    )
+
+
+# Splitting and joining
+
+
+def select(batch: Batch, rows: Rows) -> Batch:
+    """The batch of some rows."""
+    env = [
+        _select_value(v, r, rows) for v, r in zip(batch.env, batch.shared.ranks, strict=True)
+    ]
+    return Batch(batch.blocks[rows], env, batch.shared)
+
+
+def _select_value(value: Any, rank: int, rows: Rows) -> Any:
+    if not isinstance(value, Tile):
+        return value
+    poison = value.poison
+    if value.data.ndim > rank:
+        if poison is not None and poison.ndim > rank:
+            poison = poison[rows] if poison.shape[0] > 1 else poison
+        return Tile(value.data[rows], poison)
+    if poison is not None and poison.ndim > rank and poison.shape[0] > 1:
+        return Tile(value.data, poison[rows])
+    return value
+
+
+def _join(parts: list[Part], which: int, rank: int) -> Any:
+    """The values that parts have at one position, in the order of their rows."""
+    values = [p.values[which] for p in parts]
+    first = values[0]
+    if len(parts) == 1 or not isinstance(first, Tile):
+        return first
+    rows = np.concatenate([p.rows for p in parts])
+    order = np.argsort(rows, kind="stable")
+    data = [_spread(v.data, rank, p.rows.size) for v, p in zip(values, parts, strict=True)]
+    poison = None
+    if any(v.poison is not None for v in values):
+        masks = [
+            np.broadcast_to(False if v.poison is None else v.poison, d.shape)
+            for v, d in zip(values, data, strict=True)
+        ]
+        poison = np.concatenate(masks)[order]
+    return Tile(np.concatenate(data)[order], poison)
+
+
+def _spread(data: Any, rank: int, count: int) -> Any:
+    if data.ndim > rank:
+        return np.broadcast_to(data, (count, *data.shape[1:]))
+    return np.broadcast_to(data, (count, *data.shape))
+
+
+# Control
+
+
+def _run_region(batch: Batch, region: PlanRegion) -> list[Part]:
+    """Run a region; gives the parts in which its blocks left it."""
+    left: list[Part] = []
+    rows = np.arange(batch.blocks.size)
+    for step in region.steps:
+        env = batch.env
+        if step.kind != "control":
+            results = step.apply(batch, [env[i] for i in step.inputs])  # type: ignore[arg-type]
+            for slot, result in zip(step.outputs, results, strict=True):
+                env[slot] = result
+            continue
+        stay, gone = _CONTROL[step.op.name](batch, step)
+        left.extend(Part(p.ending, rows[p.rows], p.values) for p in gone)
+        if not stay:
+            return left
+        kept = np.sort(np.concatenate([p.rows for p in stay]))
+        if kept.size < batch.blocks.size:
+            batch, rows = select(batch, kept), rows[kept]
+        for i, slot in enumerate(step.outputs):
+            batch.env[slot] = _join(stay, i, batch.shared.ranks[slot])
+    left.append(Part(region.ending, rows, [batch.env[i] for i in region.results]))
+    return left
+
+
+Ways = tuple[list[Part], list[Part]]
+"""Parts that go on behind an operation with its results, and parts that left the region around it."""
+
+
+def _run_if(batch: Batch, step: Step) -> Ways:
+    condition = batch.env[step.inputs[0]].data
+    everyone = np.arange(batch.blocks.size)
+    if condition.ndim == 0 or condition.all() or not condition.any():
+        groups = [(bool(condition.reshape(-1)[0]), everyone, batch)]
+    else:
+        yes, no = np.flatnonzero(condition), np.flatnonzero(~condition)
+        groups = [(True, yes, select(batch, yes)), (False, no, select(batch, no))]
+    stay: list[Part] = []
+    gone: list[Part] = []
+    for taken, rows, inner in groups:
+        index = 0 if taken else 1
+        if index >= len(step.regions):
+            stay.append(Part("yield", rows, []))
+            continue
+        for part in _run_region(inner, step.regions[index]):
+            found = Part(part.ending, rows[part.rows], part.values)
+            (stay if part.ending == "yield" else gone).append(found)
+    return stay, gone
+
+
+def _bound(batch: Batch, slot: int, unsigned_bits: int) -> NDArray[np.int64]:
+    data = np.asarray(batch.env[slot].data).astype(np.int64)
+    if unsigned_bits and unsigned_bits < 64:
+        data = data & ((1 << unsigned_bits) - 1)
+    return np.broadcast_to(data, batch.blocks.shape).copy() if data.ndim == 0 else data.copy()
+
+
+def _run_for(batch: Batch, step: Step) -> Ways:
+    op, region = step.op, step.regions[0]
+    type = op.operands[0].type
+    assert isinstance(type, TileType)
+    bits = type.dtype.bits
+    unsigned = bits if op.attributes.get("unsigned_cmp") else 0
+    value, upper, stride = (_bound(batch, s, unsigned) for s in step.inputs[:3])
+    together = all(batch.env[s].data.ndim == 0 for s in step.inputs[:3])
+    limit = 1 << (bits if unsigned else bits - 1)
+    carried = [batch.env[s] for s in step.inputs[3:]]
+    rows = np.arange(batch.blocks.size)
+    stay: list[Part] = []
+    gone: list[Part] = []
+    inner = batch
+    while rows.size:
+        going = (value < upper) & (value < limit)
+        if not going.all():
+            ended = np.flatnonzero(~going)
+            ranks = [batch.shared.ranks[s] for s in step.outputs]
+            kept = [_select_value(c, r, ended) for c, r in zip(carried, ranks, strict=True)]
+            stay.append(Part("continue", rows[ended], kept))
+            on = np.flatnonzero(going)
+            if not on.size:
+                break
+            carried = [_select_value(c, r, on) for c, r in zip(carried, ranks, strict=True)]
+            rows, value, upper, stride = rows[on], value[on], upper[on], stride[on]
+            inner = select(inner, on)
+        counter = value.astype(type.dtype.carrier)
+        inner.env[region.arguments[0]] = Tile(counter[0] if together else counter)
+        inner, rows, carried, kept_rows = _iterate(inner, region, carried, rows, gone)
+        value, upper, stride = (a[kept_rows] for a in (value, upper, stride))
+        value = value + stride
+    return stay, gone
+
+
+def _iterate(
+    inner: Batch, region: PlanRegion, carried: list[Any], rows: Rows, gone: list[Part]
+) -> tuple[Batch, Rows, list[Any], Rows]:
+    """One iteration of a loop for a batch: those that go on, and what they carry."""
+    slots = region.arguments[len(region.arguments) - len(carried) :]
+    for slot, item in zip(slots, carried, strict=True):
+        inner.env[slot] = item
+    ended = _run_region(inner, region)
+    again = [p for p in ended if p.ending == "continue"]
+    gone.extend(Part(p.ending, rows[p.rows], p.values) for p in ended if p.ending != "continue")
+    if not again:
+        nobody = np.zeros(0, np.int64)
+        return inner, nobody, carried, nobody
+    kept = np.sort(np.concatenate([p.rows for p in again]))
+    ranks = [inner.shared.ranks[s] for s in slots]
+    carried = [_join(again, i, r) for i, r in enumerate(ranks)]
+    if kept.size < inner.blocks.size:
+        inner = select(inner, kept)
+    return inner, rows[kept], carried, kept
+
+
+def _run_loop(batch: Batch, step: Step) -> Ways:
+    region = step.regions[0]
+    carried = [batch.env[s] for s in step.inputs]
+    rows = np.arange(batch.blocks.size)
+    left: list[Part] = []
+    inner = batch
+    while rows.size:
+        inner, rows, carried, _ = _iterate(inner, region, carried, rows, left)
+    stay = [p for p in left if p.ending == "break"]
+    return stay, [p for p in left if p.ending != "break"]
+
+
+_CONTROL: dict[str, Callable[[Batch, Step], Ways]] = {
+    "if": _run_if,
+    "for": _run_for,
+    "loop": _run_loop,
+}

@@ -83,11 +83,12 @@ def interpret(
     memory = Memory()
     arguments = bind_arguments(kernel, args, memory)
     with np.errstate(all="ignore"):
+        globals = _load_globals(module, memory)
         if not check:
-            blocks = run_batched(kernel, module, extents, arguments, memory, progress)
+            blocks = run_batched(kernel, extents, arguments, memory, globals, progress)
             return Report(blocks, 0, (), schedule, seed, False)
         launch = Launch(make_plan(kernel, MAKERS), extents, memory)
-        launch.globals = _load_globals(module, memory)
+        launch.globals = globals
         launch.progress = _progress_of(kernel)
         try:
             run_checked(launch, arguments, schedule, seed, progress)

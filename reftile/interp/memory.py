@@ -27,7 +27,7 @@ from reftile.ir.numbers import decode, encode
 from reftile.ir.types import Element, PointerType
 
 if TYPE_CHECKING:
-    from reftile.interp.order import Shadow
+    from reftile.interp.shadow import Shadow
 
 GUARD = 4096
 """Bytes between two buffers at least."""

@@ -33,9 +33,8 @@ def describe_race(
         message = f"{_what(first)} and {_what(second)} race at {where}"
         place = launch.block_name(first.block)
         notes = ((f"the other access: {_what(first)}, by block {place}", first.op.span),)
-        hint = (
-            _advise_within(first, second) if same_block else _advise_between(launch, first, second)
-        )
+        advise = _advise_within if same_block else _advise_between
+        hint = advise(launch, first, second)
     notes = (*notes, (f"in block {launch.block_name(later.block)}", None))
     data: dict[str, object] = {
         "block": launch.block_id(second.block),
@@ -68,29 +67,32 @@ def _taken_token(op: Op) -> Value | None:
     return next((o for o in op.operands if isinstance(o.type, TokenType)), None)
 
 
-def _contains(op: Op, inner: Op) -> bool:
-    return any(candidate is inner for candidate in op.walk())
-
-
-def _advise_within(first: Event, second: Event) -> str:
+def _advise_within(launch: Launch, first: Event, second: Event) -> str:
     """The token edge that orders two events of one block."""
     token, line = _token_of(first.op), first.op.span.line
     target = f"the `{second.op.name}` of line {second.op.span.line}"
+    if _in_other_iteration(launch, first, second):
+        return (
+            f"order the iterations: let the loop carry {token} (of line {line}), "
+            f"and pass what it carries to {target}"
+        )
     taken = _taken_token(second.op)
-    if _comes_before(first.op, second.op):
-        if taken is None:
-            return f"order them: pass token={token} (of line {line}) to {target}"
-        name = f"%{taken.name}"
-        return f"order them: pass join_tokens({name}, {token}) to {target}, which takes {name} now"
-    return f"order the iterations: let the loop carry {token} (of line {line}), and pass what it carries to {target}"
+    if taken is None:
+        return f"order them: pass token={token} (of line {line}) to {target}"
+    name = f"%{taken.name}"
+    return f"order them: pass join_tokens({name}, {token}) to {target}, which takes {name} now"
 
 
-def _comes_before(first: Op, second: Op) -> bool:
-    """True if `first` stands before `second` where its results are visible, or in a region before it."""
-    return (
-        first is not second
-        and first.span.start < second.span.start
-        and not _contains(second, first)
+def _in_other_iteration(launch: Launch, first: Event, second: Event) -> bool:
+    """True if a loop around both has gone on from the first to the second."""
+    if first.op is second.op or first.op.span.start >= second.op.span.start:
+        return True
+    taken = _taken_token(second.op)
+    if taken is not None and taken.owner is first.op:
+        return True
+    return any(
+        e.op is first.op and e.block == first.block and first.number < e.number < second.number
+        for e in launch.order.events
     )
 
 

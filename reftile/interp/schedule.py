@@ -2,7 +2,8 @@
 
     program       blocks in order, each operation at once
     topo          any ready operation or any block's control, at random by seed
-    adversarial   loads as early and stores as late as tokens allow, blocks in reverse; with a seed, some blocks first
+    adversarial   loads as early and stores as late as tokens allow, blocks in reverse; with a seed other than 0,
+                  by priorities that change a few times (the PCT method), which finds bugs that need few reorderings
 
 A program without races whose tokens fix all its results gives the same bits under all of them.
 """
@@ -85,6 +86,9 @@ class _Deferred:
             self.runnable.remove(block)
             if block.pending == 0:
                 self.end(block)
+        elif stop is SPIN and self.launch.progress == "none":
+            if block.stuck == self.launch.version:
+                _raise_lonely_spin(self.launch, block)
         elif stop is SPIN:
             self.runnable.remove(block)
             self.parked.append(block)
@@ -116,10 +120,6 @@ class _Deferred:
         idle = not launch.ready and not self.runnable
         if launch.version == self.parked_version and not idle:
             return
-        if launch.progress == "none":
-            for block in self.parked:
-                if block.stuck == launch.version and idle:
-                    _raise_lonely_spin(launch, block)
         if idle:
             self.rounds = self.rounds + 1 if launch.version == self.parked_version else 0
             _check_stuck(launch, deque(self.parked), self.rounds)
@@ -153,9 +153,10 @@ _HASTE = {"load": 0, "effect": 2, "update": 2, "pure": 0, "now": 0, "store": 3}
 
 def run_adversarial(launch: Launch, blocks: list[Block], finished: Finished, seed: int) -> None:
     """Loads first, then control, then read-modify-writes, then stores, the latest first."""
-    random = Random(seed)
+    if seed != 0:
+        _run_by_priority(launch, blocks, finished, seed)
+        return
     state = _Deferred(launch, blocks, finished)
-    rank = {b.linear: b.linear if seed == 0 else random.random() for b in blocks}
     while True:
         state.release_parked()
         ready, runnable = launch.ready, state.runnable
@@ -166,9 +167,53 @@ def run_adversarial(launch: Launch, blocks: list[Block], finished: Finished, see
             best = min(range(len(ready)), key=lambda i: (_HASTE[ready[i].step.kind], -i))
         urgent = best >= 0 and _HASTE[ready[best].step.kind] == 0
         if runnable and not urgent and len(ready) < MOST_PENDING:
-            state.advance(max(runnable, key=lambda b: rank[b.linear]))
+            state.advance(max(runnable, key=lambda b: b.linear))
         else:
             state.execute(ready.pop(best))
+
+
+CHANGE_POINTS = 3
+"""Times that a run by priority changes its mind: it finds, with a fair chance, bugs of that depth."""
+CHANGE_WITHIN = 64
+"""Steps within which the first changes happen; each later one may come twice as late."""
+
+
+def _run_by_priority(launch: Launch, blocks: list[Block], finished: Finished, seed: int) -> None:
+    """Each block's control and each operation of each block has a priority; the highest runs.
+
+    Source: Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs".
+    """
+    random = Random(seed)
+    state = _Deferred(launch, blocks, finished)
+    priority: dict[tuple[int, int], float] = {}
+    changes = {random.randrange(CHANGE_WITHIN << i) for i in range(CHANGE_POINTS)}
+    steps = 0
+
+    def rank(block: Block, what: int) -> float:
+        key = block.linear, what
+        if key not in priority:
+            priority[key] = random.random()
+        return priority[key]
+
+    while True:
+        state.release_parked()
+        ready = launch.ready
+        runnable = state.runnable if len(ready) < MOST_PENDING else []
+        if not ready and not runnable:
+            return
+        ranked = [rank(i.block, id(i.step)) for i in ready] + [rank(b, 0) for b in runnable]
+        best = max(range(len(ranked)), key=ranked.__getitem__)
+        if best < len(ready):
+            chosen = ready[best].block.linear, id(ready[best].step)
+        else:
+            chosen = runnable[best - len(ready)].linear, 0
+        if steps in changes:
+            priority[chosen] = -float(steps + 1)
+        steps += 1
+        if best < len(ready):
+            state.execute(ready.pop(best))
+        else:
+            state.advance(runnable[best - len(ready)])
 
 
 # Who waits for whom

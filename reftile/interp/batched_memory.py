@@ -1,0 +1,465 @@
+"""Memory operations of the batched path: the accesses of all blocks of a batch in one go.
+
+Nothing is checked but that accesses stay inside buffers. Where blocks touch one address, they do so in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from reftile.interp.access import pointee
+from reftile.interp.atomics import combine, rounds
+from reftile.interp.memory import (
+    Places,
+    Run,
+    memory_dtype,
+    read_places,
+    read_run,
+    resolve,
+    write_places,
+    write_run,
+)
+from reftile.interp.order import ROOT
+from reftile.interp.plan import Apply, Maker, Plan
+from reftile.interp.values import Array, Tile
+from reftile.interp.views import (
+    TensorView,
+    TileView,
+    elements,
+    make_tensor_view,
+    make_tile_view,
+    padding_value,
+    region,
+    resolve_elements,
+    window,
+)
+from reftile.ir.core import Op
+from reftile.ir.diagnostics import Diagnosis, ReftileError
+from reftile.ir.dtypes import DType
+from reftile.ir.numbers import decode, encode
+from reftile.ir.types import TensorViewType, TileType, TileViewType
+
+if TYPE_CHECKING:
+    from reftile.interp.batched import Batch
+
+
+def _fault(op: Op, rule: str, message: str) -> ReftileError:
+    return ReftileError(Diagnosis(rule, message, op.span, "run it with check=True to see where"))
+
+
+def _tile_type(value: Any) -> TileType:
+    assert isinstance(value.type, TileType)
+    return value.type
+
+
+# The grid, tokens and views
+
+
+def _make_block_id(op: Op, plan: Plan) -> Apply:
+    def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
+        x, y, z = batch.shared.grid
+        linear = batch.blocks
+        ids = (linear % x, linear // x % y, linear // (x * y))
+        return [
+            Tile(np.zeros((), np.int32) if n == 1 else i.astype(np.int32))
+            for i, n in zip(ids, (x, y, z), strict=True)
+        ]
+
+    return apply  # type: ignore[return-value]
+
+
+def _make_num_blocks(op: Op, plan: Plan) -> Apply:
+    return lambda batch, values: [Tile(np.array(n, np.int32)) for n in batch.shared.grid]  # type: ignore[attr-defined]
+
+
+def _make_token(op: Op, plan: Plan) -> Apply:
+    return lambda batch, values: (ROOT,)
+
+
+def _make_identity(op: Op, plan: Plan) -> Apply:
+    return lambda batch, values: (values[0],)
+
+
+def _make_tensor_view(op: Op, plan: Plan) -> Apply:
+    type = op.results[0].type
+    assert isinstance(type, TensorViewType)
+    missing = [d for d in (*type.shape, *type.strides) if d is None]
+    bits = [_tile_type(v).dtype.bits for v in op.operands[1:]]
+    assert len(missing) == len(bits)
+
+    def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
+        if any(t.data.ndim for t in values):
+            raise _fault(
+                op, "batched.unsupported", "the blocks of this kernel make different views"
+            )
+        address, *numbers = (int(t.data.item()) for t in values)
+        sizes = iter([n & ((1 << b) - 1) for n, b in zip(numbers, bits, strict=True)])
+        shape = tuple(next(sizes) if d is None else d for d in type.shape)
+        strides = tuple(next(sizes) if s is None else s for s in type.strides)
+        return (make_tensor_view(batch.shared.memory, type, address, shape, strides),)
+
+    return apply  # type: ignore[return-value]
+
+
+def _make_tile_view(op: Op, plan: Plan) -> Apply:
+    type = op.results[0].type
+    assert isinstance(type, TileViewType)
+    return lambda batch, values: (make_tile_view(type, values[0]),)
+
+
+def _make_extents(op: Op, plan: Plan) -> Apply:
+    carriers = [_tile_type(r).dtype.carrier for r in op.results]
+
+    def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
+        view: TensorView | TileView = values[0]
+        sizes = view.shape if isinstance(view, TensorView) else view.space
+        return [
+            Tile(np.array(n, np.int64).astype(c)) for n, c in zip(sizes, carriers, strict=True)
+        ]
+
+    return apply  # type: ignore[return-value]
+
+
+# Views
+
+
+def _tiles(view: TileView) -> tuple[Array, tuple[int, ...]]:
+    """All whole tiles of a view as one array (index axes, then tile axes), and how many there are."""
+    array = view.array
+    assert array is not None
+    tile = view.type.tile
+    counts = tuple(
+        (e - t) // s + 1 if e >= t else 0
+        for e, t, s in zip(view.extents, tile, view.step, strict=True)
+    )
+    steps = tuple(s * n for s, n in zip(array.strides, view.step, strict=True))
+    whole = np.lib.stride_tricks.as_strided(array, (*counts, *tile), (*steps, *array.strides))
+    return whole, counts
+
+
+def _indices(batch: Batch, values: Sequence[Tile], op: Op, view: TileView) -> list[Any]:
+    """Each index as an int if all blocks have the same, else as an array; checked."""
+    found: list[Any] = []
+    for axis, tile in enumerate(values):
+        data = tile.data
+        if axis == view.sparse:
+            found.append(data)
+            continue
+        if (np.asarray(data) < 0).any() or (np.asarray(data) >= view.space[axis]).any():
+            raise _fault(op, "view.index", "an index is outside the index space of the view")
+        found.append(int(data) if data.ndim == 0 else data.astype(np.intp))
+    return found
+
+
+def _each(batch: Batch, index: list[Any], view: TileView) -> Iterator[tuple[int, list[Any]]]:
+    """(row, index) of each block, for what is done block by block."""
+    for row in range(batch.blocks.size):
+        yield (
+            row,
+            [
+                (i if np.ndim(i) == (axis == view.sparse) else i[row])
+                for axis, i in enumerate(index)
+            ],
+        )
+
+
+def _make_load_view(op: Op, plan: Plan) -> Apply:
+    type, view_type = op.results[0].type, op.operands[0].type
+    assert isinstance(type, TileType) and isinstance(view_type, TileViewType)
+    padding = padding_value(view_type) or 0
+    dtype = memory_dtype(type.element)
+
+    def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
+        view: TileView = values[0]
+        index = _indices(batch, values[1:-1], op, view)
+        same = all(np.ndim(i) == (a == view.sparse) for a, i in enumerate(index))
+        if view.array is not None and view.sparse < 0:
+            tiles, counts = _tiles(view)
+            if all(np.all(i < n) for i, n in zip(index, counts, strict=True)):
+                units = tiles[tuple(index)]
+                return Tile(decode(units.copy() if same else units, dtype)), ROOT
+        count = 1 if same else batch.blocks.size
+        data = np.full((count, *type.shape), padding, dtype.carrier)
+        for row, at in _each(batch, index, view):
+            if row < count:
+                _load_one(batch, op, view, at, data[row], dtype)
+        return Tile(data[0] if same else data), ROOT
+
+    return apply  # type: ignore[return-value]
+
+
+def _load_one(
+    batch: Batch, op: Op, view: TileView, index: list[Any], into: Array, dtype: DType
+) -> None:
+    if view.array is not None and view.sparse < 0:
+        origin, extents = region(view, tuple(index))
+        into[tuple(slice(0, e) for e in extents)] = decode(window(view, origin, extents), dtype)
+        return
+    flat = into.reshape(-1)
+    for places in _places_of_view(batch, op, view, index, dtype):
+        flat[places.where], _ = read_places(places, dtype)
+
+
+def _places_of_view(
+    batch: Batch, op: Op, view: TileView, index: list[Any], dtype: DType
+) -> Sequence[Places]:
+    def fault(rule: str, message: str, position: int, address: int) -> NoReturn:
+        raise _fault(op, rule, message)
+
+    arrays = [np.asarray(i) for i in index]
+    return resolve_elements(batch.shared.memory, elements(view, arrays), dtype, fault)
+
+
+def _make_store_view(op: Op, plan: Plan) -> Apply:
+    type = op.operands[0].type
+    assert isinstance(type, TileType)
+    dtype = memory_dtype(type.element)
+
+    def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
+        tile, view = values[0], values[1]
+        index = _indices(batch, values[2:-1], op, view)
+        if view.array is not None and view.sparse < 0:
+            tiles, counts = _tiles(view)
+            if all(np.all(i < n) for i, n in zip(index, counts, strict=True)):
+                bits = encode(tile.data, dtype)
+                same = all(np.ndim(i) == 0 for i in index)
+                tiles[tuple(index)] = bits[-1] if same and tile.data.ndim > type.rank else bits
+                return (ROOT,)
+        data = np.broadcast_to(tile.data, (batch.blocks.size, *type.shape))
+        for row, at in _each(batch, index, view):
+            _store_one(batch, op, view, at, data[row], dtype)
+        return (ROOT,)
+
+    return apply  # type: ignore[return-value]
+
+
+def _store_one(
+    batch: Batch, op: Op, view: TileView, index: list[Any], data: Array, dtype: DType
+) -> None:
+    if view.array is not None and view.sparse < 0:
+        origin, extents = region(view, tuple(index))
+        inside = data[tuple(slice(0, e) for e in extents)]
+        window(view, origin, extents)[...] = encode(inside, dtype)
+        return
+    flat = data.reshape(-1)
+    for places in _places_of_view(batch, op, view, index, dtype):
+        write_places(places, dtype, flat[places.where], None)
+
+
+# Pointers
+
+
+def _batch_shape(batch: Batch, type: TileType, *tiles: Tile | None) -> tuple[int, ...]:
+    """The shape of the accesses of all blocks; without the batch axis if all are the same access."""
+    if any(t is not None and t.data.ndim > type.rank for t in tiles):
+        return (batch.blocks.size, *type.shape)
+    return type.shape
+
+
+def _parts(
+    batch: Batch, op: Op, shape: tuple[int, ...], pointers: Tile, mask: Tile | None, dtype: DType
+) -> Sequence[Run | Places]:
+    def fault(rule: str, message: str, position: int, address: int) -> NoReturn:
+        raise _fault(op, rule, message)
+
+    addresses = np.broadcast_to(pointers.data, shape).reshape(-1)
+    active = None if mask is None else np.broadcast_to(mask.data, shape).reshape(-1)
+    return resolve(batch.shared.memory, addresses, active, dtype.storage.itemsize, fault)
+
+
+def _make_load_ptr(op: Op, plan: Plan) -> Apply:
+    type = _tile_type(op.operands[0])
+    dtype = pointee(type)
+
+    def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
+        source, mask, padding, _ = values
+        shape = _batch_shape(batch, type, source, mask, padding)
+        parts = _parts(batch, op, shape, source, mask, dtype)
+        data = np.zeros(shape, dtype.carrier)
+        if padding is not None:
+            data[...] = padding.data
+        flat = data.reshape(-1)
+        for part in parts:
+            if isinstance(part, Run):
+                flat[: part.count], _ = read_run(part, dtype)
+            else:
+                flat[part.where], _ = read_places(part, dtype)
+        return Tile(data), ROOT
+
+    return apply  # type: ignore[return-value]
+
+
+def _make_store_ptr(op: Op, plan: Plan) -> Apply:
+    type = _tile_type(op.operands[0])
+    dtype = pointee(type)
+
+    def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
+        destination, value, mask, _ = values
+        shape = _batch_shape(batch, type, destination, value, mask)
+        flat = np.broadcast_to(value.data, shape).reshape(-1)
+        for part in _parts(batch, op, shape, destination, mask, dtype):
+            if isinstance(part, Run):
+                write_run(part, dtype, flat, None)
+            else:
+                write_places(part, dtype, flat[part.where], None)
+        return (ROOT,)
+
+    return apply  # type: ignore[return-value]
+
+
+def _as_places(part: Run | Places) -> Places:
+    if isinstance(part, Places):
+        return part
+    offsets = part.offset + np.arange(part.count, dtype=np.int64) * part.size_bytes
+    return Places(part.buffer, offsets, np.arange(part.count), part.size_bytes)
+
+
+def _make_rmw(op: Op, plan: Plan) -> Apply:
+    type = _tile_type(op.operands[0])
+    dtype, mode = pointee(type), str(op.attributes["mode"])
+
+    def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
+        pointers, argument, mask, _ = values
+        # Each block adds for itself, also where all add the same to the same place.
+        shape = (batch.blocks.size, *type.shape)
+        data = np.broadcast_to(argument.data, shape).reshape(-1)
+        old = np.zeros(prod(shape), dtype.carrier)
+        for part in _parts(batch, op, shape, pointers, mask, dtype):
+            places = _as_places(part)
+            for chosen in rounds(places.offsets):
+                turn = Places(
+                    places.buffer,
+                    places.offsets[chosen],
+                    places.where[chosen],
+                    places.size_bytes,
+                )
+                before, _ = read_places(turn, dtype)
+                write_places(turn, dtype, combine(mode, before, data[turn.where], dtype), None)
+                old[turn.where] = before
+        return Tile(old.reshape(shape)), ROOT
+
+    return apply  # type: ignore[return-value]
+
+
+def _make_cas(op: Op, plan: Plan) -> Apply:
+    type = _tile_type(op.operands[0])
+    dtype = pointee(type)
+
+    def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
+        pointers, expected, new, mask, _ = values
+        shape = (batch.blocks.size, *type.shape)
+        wanted = np.broadcast_to(expected.data, shape).reshape(-1)
+        value = np.broadcast_to(new.data, shape).reshape(-1)
+        old = wanted.copy()
+        for part in _parts(batch, op, shape, pointers, mask, dtype):
+            places = _as_places(part)
+            for chosen in rounds(places.offsets):
+                at, where = places.offsets[chosen], places.where[chosen]
+                turn = Places(places.buffer, at, where, places.size_bytes)
+                before, _ = read_places(turn, dtype)
+                equal = encode(before, dtype) == encode(wanted[where], dtype)
+                hit = Places(places.buffer, at[equal], where[equal], places.size_bytes)
+                write_places(hit, dtype, value[hit.where], None)
+                old[where] = before
+        return Tile(old.reshape(shape)), ROOT
+
+    return apply  # type: ignore[return-value]
+
+
+def _make_red_view(op: Op, plan: Plan) -> Apply:
+    view_type = op.operands[0].type
+    assert isinstance(view_type, TileViewType)
+    dtype, mode = memory_dtype(view_type.element), str(op.attributes["mode"])
+
+    def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
+        view, value = values[0], values[-2]
+        index = _indices(batch, values[1:-2], op, view)
+        data = np.broadcast_to(value.data, (batch.blocks.size, *view_type.tile))
+        for row, at in _each(batch, index, view):
+            flat = data[row].reshape(-1)
+            for places in _places_of_view(batch, op, view, at, dtype):
+                before, _ = read_places(places, dtype)
+                after = combine(mode, before, flat[places.where], dtype)
+                write_places(places, dtype, after, None)
+        return (ROOT,)
+
+    return apply  # type: ignore[return-value]
+
+
+# Memory of the block, globals, assertions
+
+
+def _make_alloca(op: Op, plan: Plan) -> Apply:
+    dtype = pointee(_tile_type(op.results[0]))
+    count, alignment = op.attributes["num_elem"], op.attributes["alignment"]
+    assert isinstance(count, int) and isinstance(alignment, int)
+    size = -(-count // dtype.elements_per_unit) * dtype.storage.itemsize
+    stride = -(-size // alignment) * alignment
+
+    def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
+        blocks = batch.blocks.size
+        name = f"%{op.results[0].name}"
+        buffer = batch.shared.memory.allocate(name, stride * blocks, dtype, alignment)
+        buffer.state = None
+        return (Tile(buffer.address + np.arange(blocks, dtype=np.int64) * stride),)
+
+    return apply  # type: ignore[return-value]
+
+
+def _make_get_global(op: Op, plan: Plan) -> Apply:
+    def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
+        buffer = batch.shared.globals.get(str(op.attributes["symbol"]))
+        if buffer is None:
+            raise _fault(op, "get_global.unknown", "the module has no such global")
+        return (Tile(np.array(buffer.address, np.int64)),)
+
+    return apply  # type: ignore[return-value]
+
+
+def _make_assert(op: Op, plan: Plan) -> Apply:
+    def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
+        if not values[0].data.all():
+            raise _fault(op, "assert.failed", str(op.attributes["message"]))
+        return ()
+
+    return apply  # type: ignore[return-value]
+
+
+def _make_unsupported(op: Op, plan: Plan) -> Apply:
+    raise _fault(op, f"{op.name}.unsupported", f"`{op.name}` needs several devices")
+
+
+BATCHED_MAKERS: dict[str, Maker] = {
+    "get_tile_block_id": _make_block_id,
+    "get_num_tile_blocks": _make_num_blocks,
+    "make_token": _make_token,
+    "join_tokens": _make_token,
+    "memory_fence_alias_tko": _make_token,
+    "gdc_launch_dependents_tko": _make_token,
+    "gdc_wait_tko": _make_token,
+    "make_tensor_view": _make_tensor_view,
+    "make_partition_view": _make_tile_view,
+    "make_strided_view": _make_tile_view,
+    "make_gather_scatter_view": _make_tile_view,
+    "get_index_space_shape": _make_extents,
+    "get_tensor_shape": _make_extents,
+    "load_ptr_tko": _make_load_ptr,
+    "store_ptr_tko": _make_store_ptr,
+    "load_view_tko": _make_load_view,
+    "store_view_tko": _make_store_view,
+    "atomic_rmw_tko": _make_rmw,
+    "atomic_cas_tko": _make_cas,
+    "atomic_red_view_tko": _make_red_view,
+    "alloca": _make_alloca,
+    "get_global": _make_get_global,
+    "assert": _make_assert,
+    "assume": _make_identity,
+    "multimem_load_reduce_view_tko": _make_unsupported,
+    "multimem_reduce_view_tko": _make_unsupported,
+    "multimem_store_view_tko": _make_unsupported,
+}
+"""How to run each of these operations for a batch of blocks."""
