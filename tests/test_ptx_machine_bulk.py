@@ -236,11 +236,10 @@ OVER:
 TENSOR_STORE = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [m, {8, 6}], [r9];"
 
 
-def run_store(copy, values, tensor_map, out, seed=0, after="", edit=("", "")):
+def run_store(copy, values, tensor_map, out, seed=0, after="", old="", new=""):
     text = STORE.replace("VALUES", values).replace("COPY", copy).replace("AFTER", after)
-    if edit[0]:
-        assert edit[0] in text
-        text = text.replace(*edit, 1)
+    assert old in text
+    text = text.replace(old, new, 1)
     text = kernel("u64 x", text)
     text = text.replace(".param .u64 x", ".param .align 64 .b8 map[128], .param .u64 out")
     execute(text, block=32, args=[tensor_map, out], smem_bytes=1024, seed=seed)
@@ -283,7 +282,7 @@ def run_two_warps(copy, tensor_map, out, seed, after, edit):
     text = STORE.replace("VALUES", "1").replace("COPY", copy).replace("AFTER", after)
     text = text.replace("mad.lo.u32 r1, r0, 32, r9;", "mad.lo.u32 r1, r0, 16, r9;")
     text = text.replace("st.shared.v4.u32 [r1+16], {r2, r2, r2, r2};", "")
-    text = kernel("u64 x", text.replace(*edit, 1))
+    text = kernel("u64 x", text.replace(edit[0], edit[1], 1))
     text = text.replace(".param .u64 x", ".param .align 64 .b8 map[128], .param .u64 out")
     execute(text, block=64, args=[tensor_map, out], smem_bytes=1024, seed=seed)
 

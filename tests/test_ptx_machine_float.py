@@ -209,8 +209,8 @@ def test_conversions_to_narrow_floats():
         ("cvt.rn.satfinite.e5m2x2.f32 {o}, b, a;", eight(a, b, ml_dtypes.float8_e5m2, 57344)),
         ("cvt.rn.f16x2.e4m3x2 r2, out2; cvt.rn.satfinite.e4m3x2.f16x2 {o}, r2;", e4m3),
         ("cvt.rz.bf16.f32 {o}, a;", truncated),
-        ("cvt.rn.relu.f16.f32 {o}, a;", patterns(np.where(a < 0, np.float32(0), a), np.float16)),
-        ("cvt.f32.f16 {o}, out6;", np.where(a < 0, 0, a).astype(np.float16).astype(np.float32)),
+        ("cvt.rn.relu.f16.f32 {o}, a;", patterns(np.where(a <= 0, np.float32(0), a), np.float16)),
+        ("cvt.f32.f16 {o}, out6;", np.where(a <= 0, 0, a).astype(np.float16).astype(np.float32)),
     ]
     check(cases, a=a, b=b)
 

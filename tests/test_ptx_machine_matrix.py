@@ -252,9 +252,9 @@ def run_product(a, b, types, tail, build_a, build_b, n, mode=1, out_type=np.floa
 @pytest.mark.parametrize("transposes", [(0, 0), (0, 1), (1, 0), (1, 1)])
 def test_wgmma_reads_every_layout(mode, transposes):
     a, b = small((64, 16), BF16), small((64, 16), BF16)
-    builders = [mn_major_image if flag else k_major_image for flag in transposes]
+    build_a, build_b = (mn_major_image if flag else k_major_image for flag in transposes)
     tail = f"0, 1, 1, {transposes[0]}, {transposes[1]}"
-    got = run_product(a, b, "f32.bf16.bf16", tail, *builders, 64, mode)
+    got = run_product(a, b, "f32.bf16.bf16", tail, build_a, build_b, 64, mode)
     np.testing.assert_array_equal(got, a.astype(np.float32) @ b.astype(np.float32).T)
 
 

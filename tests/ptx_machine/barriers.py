@@ -25,7 +25,7 @@ class NamedBarrier:
         self.expected: int | None = None
         self.arrived = 0
         self.generation = 0
-        self.gathering: Clock | None = None
+        self.gathering = Clock(cta.cluster.agents.count)
         self.completed: dict[int, tuple[Clock, dict[str, int]]] = {}
         self.votes: list[np.ndarray] = []
 
@@ -46,10 +46,7 @@ class NamedBarrier:
         self.expected = expected
         self.arrived += 32
         published = w.release()
-        if self.gathering is None:
-            self.gathering = published
-        else:
-            self.gathering.join(published)
+        self.gathering.join(published)
         if votes is not None:
             self.votes.append(votes)
         mine = self.generation
@@ -66,7 +63,8 @@ class NamedBarrier:
         self.completed[self.generation] = (self.gathering, counts)
         self.completed.pop(self.generation - 64, None)
         self.generation += 1
-        self.expected, self.arrived, self.gathering, self.votes = None, 0, None, []
+        self.expected, self.arrived, self.votes = None, 0, []
+        self.gathering = Clock(self.cta.cluster.agents.count)
 
 
 class ClusterBarrier:

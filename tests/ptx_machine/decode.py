@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from . import text as t
 from .errors import UnsupportedInstruction
-from .instructions import MODULES
-from .operands import BUILDERS, Decoder, Modifiers
+from .instructions import find_builder
+from .operands import Decoder, Modifiers
 from .warp import Op
 
-assert MODULES
 EXITS = ("ret", "exit")
 
 
@@ -41,13 +40,14 @@ def decode(decoder: Decoder, ins: t.Instruction) -> Op:
     elif ins.opcode == "bra":
         uniform = modifiers.flag("uni")
         decoder.count(ins, 1)
-        decoder.target, step = decoder.label(ins, ins.operands[0].text), nothing
-    elif ins.opcode in BUILDERS:
-        step = BUILDERS[ins.opcode](decoder, ins, modifiers)
+        decoder.target, step = decoder.label(ins, ins.operands[0]), nothing
     else:
-        raise UnsupportedInstruction(
-            f"line {ins.line}: unknown instruction {ins.opcode}: {ins.text}"
-        )
+        builder = find_builder(ins.opcode)
+        if builder is None:
+            raise UnsupportedInstruction(
+                f"line {ins.line}: unknown instruction {ins.opcode}: {ins.text}"
+            )
+        step = builder(decoder, ins, modifiers)
     modifiers.done()
     return Op(
         step,

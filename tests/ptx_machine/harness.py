@@ -12,6 +12,7 @@ import numpy as np
 
 from .machine import Report, run
 
+Size = int | tuple[int, ...]
 HEAD = """.version 8.6
 .target sm_90a
 .address_size 64
@@ -44,7 +45,7 @@ def assembler_complaint(ptx: str) -> str | None:
     return done.stderr + done.stdout if done.returncode else None
 
 
-def execute(ptx: str, grid=1, block=32, args=(), **options) -> Report:
+def execute(ptx: str, grid: Size = 1, block: Size = 32, args=(), **options) -> Report:
     """Run entry `k`; the text must assemble."""
     complaint = assembler_complaint(ptx)
     assert complaint is None, complaint

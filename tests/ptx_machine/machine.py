@@ -18,7 +18,7 @@ from .decode import decode_entry
 from .errors import AccessError, DeadlockError, InFlightError, LaunchError, MachineError, RaceError
 from .memory import PARAM_WINDOW, SHARED_BASE, GlobalMemory, Region, SharedMemory
 from .tensormap import TensorMap
-from .warp import Warp
+from .warp import Op, Warp
 
 SHARED_LIMIT = SHARED_BASE + 227 * 1024
 REGISTER_FILE = 65536
@@ -60,7 +60,8 @@ class Cta:
     def __init__(self, machine: Machine, cluster: Cluster, rank: int, position: Triple) -> None:
         self.machine, self.cluster, self.rank, self.position = machine, cluster, rank, position
         shape = machine.cluster_shape
-        self.index = tuple(cluster.index[i] * shape[i] + position[i] for i in range(3))
+        x, y, z = (cluster.index[i] * shape[i] + position[i] for i in range(3))
+        self.index = (x, y, z)
         self.number = self.index[0] + machine.grid[0] * (
             self.index[1] + machine.grid[1] * self.index[2]
         )
@@ -121,7 +122,8 @@ class Machine:
         self.grid, self.block, self.seed = grid, block, seed
         self.explicit_cluster = cluster is not None or "reqnctapercluster" in entry.limits
         self.cluster_shape = self._cluster_shape(cluster)
-        self.cluster_grid = tuple(g // c for g, c in zip(grid, self.cluster_shape, strict=True))
+        x, y, z = (g // c for g, c in zip(grid, self.cluster_shape, strict=True))
+        self.cluster_grid = (x, y, z)
         self._check_limits()
         self.random = random.Random(seed)
         self.eagerness = self.random.choice((0.0, 0.05, 0.5))
@@ -132,6 +134,7 @@ class Machine:
         self.steps = self.deliveries = self.last_progress = self.operations = 0
         self.check_races = self.check_uninitialised = True
         self.dynamic_bytes = smem_bytes
+        self.code: list[Op] = []
         self.shared_data: list[tuple[int, bytes]] = []
         self.local_bytes = 0
         self.symbols = self._place_variables(smem_bytes)
@@ -140,11 +143,9 @@ class Machine:
 
     def _cluster_shape(self, cluster: Triple | None) -> Triple:
         required = self.entry.limits.get("reqnctapercluster")
-        if required:
-            required = (*required, 1, 1)[:3]
-        if cluster and required and tuple(cluster) != required:
+        if required and cluster and cluster != triple(required):
             raise LaunchError(f"cluster {cluster} does not match .reqnctapercluster {required}")
-        return tuple(cluster or required or (1, 1, 1))
+        return cluster or triple(required or 1)
 
     def _check_limits(self) -> None:
         required = self.entry.limits.get("reqntid")
@@ -177,9 +178,9 @@ class Machine:
             elif v.space == "local":
                 self.local_bytes = -(-self.local_bytes // max(v.align, 8)) * max(v.align, 8)
                 symbols[v.name] = self.local_bytes + (1 << 45)
-                self.local_bytes += v.size
+                self.local_bytes += v.size or 0
             elif v.space in ("global", "const"):
-                data = np.zeros(v.size, np.uint8)
+                data = np.zeros(v.size or 0, np.uint8)
                 data[: len(v.data)] = np.frombuffer(v.data, np.uint8)
                 symbols[v.name] = self.memory.add(data, v.name).base
         for v in variables:
@@ -326,8 +327,8 @@ class Machine:
 
 def triple(value: int | tuple[int, ...]) -> Triple:
     """Return a size in three dimensions."""
-    parts = (value,) if isinstance(value, int) else tuple(value)
-    return (*parts, 1, 1)[:3]
+    x, y, z = (*((value,) if isinstance(value, int) else tuple(value)), 1, 1)[:3]
+    return x, y, z
 
 
 def run(

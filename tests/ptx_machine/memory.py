@@ -218,7 +218,7 @@ def load(
     chosen = addresses[lanes]
     for region, offsets, positions in resolve(w, space, chosen, width * count, width * count):
         view, first = region.view(width), offsets // width
-        if region.kind == "shared":
+        if isinstance(region, SharedMemory):
             touched = byte_indices(offsets, width * count)
             check_opaque(region, touched)
             if acquire:
@@ -246,7 +246,7 @@ def store(
         if region.kind == "param":
             raise AccessError("parameters of a kernel are read-only")
         view, first = region.view(width), offsets // width
-        if region.kind == "shared":
+        if isinstance(region, SharedMemory):
             touched = byte_indices(offsets, width * count)
             check_opaque(region, touched)
             w.touch_shared(region, touched, write=True, atomic=strong)

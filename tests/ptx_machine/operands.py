@@ -17,11 +17,12 @@ from .errors import UnsupportedInstruction
 from .special import read_special
 
 if TYPE_CHECKING:
-    from .warp import Warp
+    from .warp import Wait, Warp
 
 Getter = Callable[["Warp"], np.ndarray]
 Setter = Callable[["Warp", np.ndarray], None]
-Step = Callable[["Warp"], object]
+Sync = Callable[["Warp"], int] | str | None
+Step = Callable[["Warp"], "Wait | None"]
 
 BUILDERS: dict[str, Callable[[Decoder, t.Instruction, Modifiers], Step]] = {}
 NUMPY = {
@@ -67,6 +68,11 @@ ARITHMETIC = (
     "setp",
 )
 RAW = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def no_operand(w: Warp) -> np.ndarray:
+    """Stand in for an operand that an instruction's form does not have."""
+    raise UnsupportedInstruction("this form has no such operand")
 
 
 def instruction(*opcodes: str):
@@ -143,6 +149,9 @@ class Decoder:
         self.slots = {key: i for i, key in enumerate(entry.registers)}
         self.touched: set[int] = set()
         self.written: set[int] = set()
+        self.sync: Sync = None
+        self.target: int | None = None
+        self.owns_flight = False
 
     def fail(self, ins: t.Instruction, why: str) -> UnsupportedInstruction:
         return UnsupportedInstruction(f"line {ins.line}: {why}: {ins.text}")
@@ -153,8 +162,22 @@ class Decoder:
                 return self.slots[scope, name], self.entry.registers[scope, name]
         return None
 
-    def label(self, ins: t.Instruction, name: str) -> int:
+    def literal(self, ins: t.Instruction, operand: t.Operand) -> int:
+        """Return the value of an operand that must be an integer constant."""
+        if not isinstance(operand, t.Integer):
+            raise self.fail(ins, f"operand {operand} is not an integer constant")
+        return operand.value
+
+    def width(self, ins: t.Instruction, operand: t.Operand) -> int:
+        """Return the bytes of a register operand."""
+        found = self.find_register(ins, operand.text) if isinstance(operand, t.Name) else None
+        if found is None:
+            raise self.fail(ins, f"operand {operand} is not a register of this instruction")
+        return t.type_bytes(found[1])
+
+    def label(self, ins: t.Instruction, operand: t.Operand) -> int:
         """Return the code index of a label."""
+        name = operand.text if isinstance(operand, t.Name) else ""
         for scope in reversed(ins.scope):
             if (scope, name) in self.entry.labels:
                 return self.entry.labels[scope, name]
@@ -163,7 +186,7 @@ class Decoder:
     def slot(self, ins: t.Instruction, operand: t.Operand, kind: str, loose: bool = False) -> int:
         """Return the slot of a register whose width must fit `kind` (at least, when loose)."""
         found = self.find_register(ins, operand.text) if isinstance(operand, t.Name) else None
-        if found is None:
+        if found is None or not isinstance(operand, t.Name):
             raise self.fail(ins, f"operand {operand} is not a register of this instruction")
         have, want = t.type_bytes(found[1]), np.dtype(NUMPY[kind]).itemsize
         if (found[1] == "pred") != (kind == "pred") or (have < want if loose else have != want):
@@ -219,7 +242,7 @@ class Decoder:
         ):
             return self.special(ins, operand.text, dtype)
         slot = self.slot(ins, operand, kind, loose)
-        have = t.type_bytes(self.find_register(ins, operand.text)[1])
+        have = self.width(ins, operand)
         if loose and have != dtype.itemsize:
             raw = RAW[dtype.itemsize]
             return lambda w: w.registers[slot].view(RAW[have]).astype(raw).view(dtype)
@@ -240,10 +263,7 @@ class Decoder:
         self.written.add(slot)
         if kind == "pred":
             return lambda w, value: w.put(slot, value)
-        have, need = (
-            t.type_bytes(self.find_register(ins, operand.text)[1]),
-            np.dtype(NUMPY[kind]).itemsize,
-        )
+        have, need = self.width(ins, operand), np.dtype(NUMPY[kind]).itemsize
         raw = RAW[have]
         if have == need:
             return lambda w, value: w.put(slot, value.view(raw))

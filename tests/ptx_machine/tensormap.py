@@ -49,13 +49,13 @@ class TensorMap:
     strides: tuple[int, ...]
     box: tuple[int, ...]
     swizzle: str = "none"
-    element_strides: tuple[int, ...] | None = None
+    element_strides: tuple[int, ...] = ()
     fill: str = "zero"
     offset_bytes: int = 0
 
     def __post_init__(self) -> None:
         rank = len(self.dims)
-        self.element_strides = tuple(self.element_strides or (1,) * rank)
+        self.element_strides = tuple(self.element_strides) or (1,) * rank
         require = [
             (1 <= rank <= 5, "rank is 1 to 5"),
             (len(self.strides) == rank - 1, "one stride per dimension but the innermost"),

@@ -59,12 +59,12 @@ class Wait:
 class Op:
     """A decoded instruction. sync: None, "aligned", or a function that returns the member mask."""
 
-    step: Callable[[Warp], object]
+    step: Callable[[Warp], Wait | None]
     ins: t.Instruction
     guard: tuple[int, bool] | None
     touched: frozenset[int]
     written: frozenset[int]
-    sync: object = None
+    sync: Callable[[Warp], int] | str | None = None
     target: int | None = None
     uniform: bool = False
     is_exit: bool = False
@@ -91,7 +91,7 @@ class Warp:
         self, machine: Machine, cta: Cta, index: int, names: list[str], lanes: int
     ) -> None:
         self.machine, self.cta, self.index = machine, cta, index
-        self.code = machine.code
+        self.code: list[Op] = machine.code
         self.registers: list = [Unwritten(name) for name in names]
         self.written_at = [0] * len(names)
         self.live = (1 << lanes) - 1
@@ -226,6 +226,8 @@ class Warp:
 
     def finish(self, strand: Strand) -> None:
         wait, strand.wait = strand.wait, None
+        if wait is None:
+            return
         self.mask = wait.mask
         try:
             wait.finish()
@@ -296,7 +298,7 @@ class Warp:
             strand.pc += 1
             return
         if op.target is not None:
-            self._branch(op, strand, bits)
+            self._branch(op, op.target, strand, bits)
             return
         if op.is_exit:
             self._exit(strand, bits)
@@ -311,13 +313,13 @@ class Warp:
             wait.mask = mask
             strand.wait = wait
 
-    def _branch(self, op: Op, strand: Strand, bits: int) -> None:
+    def _branch(self, op: Op, target: int, strand: Strand, bits: int) -> None:
         if bits == strand.bits:
-            strand.pc = op.target
+            strand.pc = target
             return
         if op.uniform:
             raise DivergenceError("bra.uni parts the lanes")
-        self.strands.append(Strand(op.target, bits))
+        self.strands.append(Strand(target, bits))
         strand.bits &= ~bits
         strand.__post_init__()
         strand.pc += 1
@@ -339,7 +341,7 @@ class Warp:
 
     def _together(self, op: Op, strand: Strand, bits: int) -> bool:
         """Tell whether the lanes that must execute `op` together are here; else hold the strand."""
-        if op.sync == "aligned":
+        if not callable(op.sync):
             needed = self.live
         else:
             needed = op.sync(self) & FULL

@@ -1,5 +1,7 @@
 """Builders of instruction families; importing this package registers all of them."""
 
+from tests.ptx_machine.operands import BUILDERS
+
 from . import (
     access,
     arithmetic,
@@ -20,7 +22,7 @@ from . import (
     wgmma,
 )
 
-MODULES = (
+FAMILIES = (
     access,
     arithmetic,
     atomics,
@@ -39,3 +41,8 @@ MODULES = (
     packed,
     wgmma,
 )
+
+
+def find_builder(opcode: str):
+    """Return the builder that some family registered for an opcode, or None."""
+    return BUILDERS.get(opcode)

@@ -7,6 +7,7 @@ import numpy as np
 from tests.ptx_machine import text as t
 from tests.ptx_machine.errors import AccessError
 from tests.ptx_machine.memory import (
+    SharedMemory,
     acquire_clock,
     byte_indices,
     check_opaque,
@@ -30,7 +31,7 @@ def combine(
     """Return the new value of one location; arrays have one element of the raw type."""
     if name == "exch":
         return value
-    if name == "cas":
+    if name == "cas" and other is not None:
         return other if old[0] == value[0] else old
     if kind in PAIRS:
         x, y = unpack_one(old, kind), unpack_one(value, kind)
@@ -93,7 +94,7 @@ def build(d: Decoder, ins: t.Instruction, m: Modifiers, returns: bool) -> Step:
         ):
             if region.kind not in ("global", "shared"):
                 raise AccessError(f"atomic on {region.name}")
-            if region.kind == "shared":
+            if isinstance(region, SharedMemory):
                 touched = byte_indices(offsets, width * count)
                 check_opaque(region, touched)
                 if order in ("acquire", "acq_rel"):

@@ -43,7 +43,7 @@ def build_lop3(d: Decoder, ins: t.Instruction, m: Modifiers) -> Step:
     d.count(ins, 5)
     put = d.dst(ins, ins.operands[0], "b32")
     a, b, c = (d.src(ins, o, "b32") for o in ins.operands[1:4])
-    table = ins.operands[4].value
+    table = d.literal(ins, ins.operands[4])
 
     def step(w) -> None:
         x, y, z = a(w), b(w), c(w)

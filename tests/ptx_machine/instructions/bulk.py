@@ -11,7 +11,7 @@ from tests.ptx_machine import text as t
 from tests.ptx_machine.clocks import BEFORE, OPERATION
 from tests.ptx_machine.errors import AccessError
 from tests.ptx_machine.memory import SharedMemory, shared_target
-from tests.ptx_machine.operands import Decoder, Modifiers, Step, instruction
+from tests.ptx_machine.operands import Decoder, Modifiers, Step, instruction, no_operand
 from tests.ptx_machine.warp import Wait
 
 from .copies import build_lane_copy
@@ -49,11 +49,12 @@ def build_cp(d: Decoder, ins: t.Instruction, m: Modifiers) -> Step:
         return commit
     if m.flag("wait_group"):
         d.count(ins, 1)
-        keep, reading = ins.operands[0].value, m.flag("read")
+        keep, reading = d.literal(ins, ins.operands[0]), m.flag("read")
         return lambda w: wait(w, keep, reading)
     tensor = m.flag("tensor")
-    rank = int(m.match(r"([1-5])d")[1]) if tensor else 0
+    rank = 0
     if tensor:
+        rank = int(m.one("1d", "2d", "3d", "4d", "5d")[0])
         m.flag("tile")
     if m.flag("prefetch"):
         return build_prefetch(d, ins, m, tensor, rank)
@@ -127,8 +128,8 @@ def build_load(
     d.count(ins, fixed + multicast + policy)
     to, bar = d.address(ins, ins.operands[0]), d.address(ins, ins.operands[fixed - 1])
     where = tensor_operand(d, ins, ins.operands[1], rank, m) if tensor else None
-    source = None if tensor else d.address(ins, ins.operands[1])
-    size = None if tensor else d.src(ins, ins.operands[2], "u32")
+    source = no_operand if tensor else d.address(ins, ins.operands[1])
+    size = no_operand if tensor else d.src(ins, ins.operands[2], "u32")
     mask = d.src(ins, ins.operands[fixed], "b16") if multicast else None
     if policy:
         d.src(ins, ins.operands[-1], "b64")
@@ -198,9 +199,9 @@ def build_store(
     policy = m.flag("L2::cache_hint")
     d.count(ins, (2 if tensor else 3) + policy)
     where = tensor_operand(d, ins, ins.operands[0], rank, m) if tensor else None
-    to = None if tensor else d.address(ins, ins.operands[0])
+    to = no_operand if tensor else d.address(ins, ins.operands[0])
     source = d.address(ins, ins.operands[1])
-    size = None if tensor else d.src(ins, ins.operands[2], "u32")
+    size = no_operand if tensor else d.src(ins, ins.operands[2], "u32")
     if policy:
         d.src(ins, ins.operands[-1], "b64")
     text = f"bulk store of line {ins.line}"
@@ -211,7 +212,7 @@ def build_store(
         for lane in w.active_lanes().tolist():
             shared, offset = shared_target(w, int(source(w)[lane]), "shared::cta")
             operation = reduce
-            if tensor:
+            if where:
                 tm, coordinates = where(w, lane)
                 target, total = global_box(w, tm, coordinates), tm.box_bytes
                 index = tm.shared_offsets(offset) // tm.element_bytes
@@ -227,7 +228,7 @@ def build_store(
                     slice(offset, offset + total), agent, epoch, w.clock, asynchronous=True
                 )
             w.cta.outstanding += 1
-            store = BulkStore(w, shared, index, target, operation, text)
+            store = BulkStore(w.cta, shared, index, target, operation, text)
             w.stores.setdefault(lane, StoreQueue()).open.append(store)
             w.machine.pending.append(store)
 

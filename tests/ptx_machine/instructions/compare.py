@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.ptx_machine import text as t
 from tests.ptx_machine.numbers import flush
-from tests.ptx_machine.operands import NUMPY, Decoder, Modifiers, Step, instruction
+from tests.ptx_machine.operands import NUMPY, Decoder, Modifiers, Step, instruction, no_operand
 
 from .packed import HALVES, RAW_TYPE, unpack
 
@@ -65,7 +65,7 @@ def build_setp(d: Decoder, ins: t.Instruction, m: Modifiers) -> Step:
     both = isinstance(out, t.Pair)
     put = d.dst(ins, out.first if both else out, "pred")
     put_second = d.dst(ins, out.second, "pred") if both else None
-    c = d.src(ins, ins.operands[3], "pred") if combine else None
+    c = d.src(ins, ins.operands[3], "pred") if combine else no_operand
 
     def step(w) -> None:
         result = compare(*pair(w))
@@ -97,7 +97,7 @@ def build_set(d: Decoder, ins: t.Instruction, m: Modifiers) -> Step:
     if kind.endswith("x2") or out_kind not in ("f32", "u32", "s32"):
         raise m.fail("only set to .u32, .s32 or .f32 from one value is modelled")
     put = d.dst(ins, ins.operands[0], out_kind)
-    c = d.src(ins, ins.operands[3], "pred") if combine else None
+    c = d.src(ins, ins.operands[3], "pred") if combine else no_operand
     true = np.uint32(0x3F800000) if out_kind == "f32" else np.uint32(0xFFFFFFFF)
 
     def step(w) -> None:

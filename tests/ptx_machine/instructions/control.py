@@ -152,7 +152,7 @@ def build_setmaxnreg(d: Decoder, ins: t.Instruction, m: Modifiers) -> Step:
     m.one("u32")
     d.sync = "aligned"
     d.count(ins, 1)
-    wanted = ins.operands[0].value
+    wanted = d.literal(ins, ins.operands[0])
     if wanted % 8 or not 24 <= wanted <= 256:
         raise m.fail("the register count is a multiple of 8 from 24 to 256")
 

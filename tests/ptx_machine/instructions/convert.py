@@ -158,7 +158,7 @@ def build_float(d: Decoder, ins: t.Instruction, m: Modifiers, to: str, source: s
         if sat:
             value = saturate01(value)
         if relu:
-            value = np.where(value < 0, 0.0, value)
+            value = np.where(value <= 0, 0.0, value)
         out = narrow(value, to, "rn" if mode == "-" else mode, satfinite)
         if ftz and to == "f32":
             out = flush(out.view(np.float32)).view(np.uint32)
@@ -196,7 +196,7 @@ def build_pair(d: Decoder, ins: t.Instruction, m: Modifiers, to: str, source: st
     def step(w) -> None:
         bits = []
         for value in get(w):
-            value = np.where(value < 0, 0.0, value) if relu else value
+            value = np.where(value <= 0, 0.0, value) if relu else value
             bits.append(encode(value, form, mode, satfinite))
         packed = bits[0] | bits[1] << np.uint64(form.width)
         put(w, packed.astype(np.uint32 if out_raw == "b32" else np.uint16))

@@ -5,29 +5,34 @@ Source: PTX ISA, "cp.async" and its commit, wait and mbarrier forms.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tests.ptx_machine import text as t
 from tests.ptx_machine.clocks import BEFORE
 from tests.ptx_machine.errors import AccessError, DivergenceError
-from tests.ptx_machine.memory import byte_indices, check_opaque, resolve
+from tests.ptx_machine.memory import SharedMemory, byte_indices, check_opaque, resolve
 from tests.ptx_machine.operands import Decoder, Modifiers, Step
 from tests.ptx_machine.warp import Wait, bits_of
 
 from .access import consume_hints
 from .mbarriers import find
 
+if TYPE_CHECKING:
+    from tests.ptx_machine.machine import Cta
+
 
 @dataclass(eq=False)
 class LaneCopies:
     """The copies of one instruction: source and destination bytes."""
 
-    cta: object
-    shared: object
+    cta: Cta
+    shared: SharedMemory
     destination: np.ndarray
-    values: object
+    values: Callable[[], np.ndarray]
     done: bool = False
 
     def ready(self) -> bool:
@@ -48,7 +53,7 @@ class LaneArrival:
     """The arrival that follows all earlier copies of a warp."""
 
     after: list[LaneCopies]
-    arrive: object
+    arrive: Callable[[], object]
 
     def ready(self) -> bool:
         return all(copy.done for copy in self.after)
@@ -71,7 +76,7 @@ def build_lane_copy(d: Decoder, ins: t.Instruction, m: Modifiers) -> Step:
         return lambda w: wait(commit(w) or w, 0)
     if m.flag("wait_group"):
         d.count(ins, 1)
-        keep = ins.operands[0].value
+        keep = d.literal(ins, ins.operands[0])
         return lambda w: wait(w, keep)
     if m.flag("mbarrier"):
         return build_arrival(d, ins, m)
@@ -148,7 +153,7 @@ def build_copy(d: Decoder, ins: t.Instruction, m: Modifiers) -> Step:
     m.one("global")
     policy = consume_hints(m)
     n = d.count(ins, 3 + policy, 4 + policy)
-    size = ins.operands[2].value
+    size = d.literal(ins, ins.operands[2])
     if size not in ((16,) if bypass else (4, 8, 16)):
         raise m.fail(f"copies of {size} bytes are not allowed")
     to, source = d.address(ins, ins.operands[0]), d.address(ins, ins.operands[1])
@@ -159,7 +164,7 @@ def build_copy(d: Decoder, ins: t.Instruction, m: Modifiers) -> Step:
     def step(w) -> None:
         lanes = w.active_lanes()
         (shared, offsets, _), *more = resolve(w, "shared::cta", to(w)[lanes], size, size)
-        if more:
+        if more or not isinstance(shared, SharedMemory):
             raise AccessError("cp.async to several CTAs")
         touched = byte_indices(offsets, size)
         check_opaque(shared, touched)
@@ -171,15 +176,16 @@ def build_copy(d: Decoder, ins: t.Instruction, m: Modifiers) -> Step:
             raise AccessError("cp.async source size is over the copy size")
         addresses = source(w)[lanes]
         regions = [
-            (resolve(w, "global", addresses[i : i + 1], int(k), size) if k else None)
+            (resolve(w, "global", addresses[i : i + 1], int(k), size)[0] if k else None)
             for i, k in enumerate(wanted)
         ]
 
         def values() -> np.ndarray:
             out = np.zeros((lanes.size, size), np.uint8)
             for i, k in enumerate(wanted.tolist()):
-                if k:
-                    region, place, _ = regions[i][0]
+                source_piece = regions[i]
+                if source_piece:
+                    region, place, _ = source_piece
                     out[i, :k] = region.bytes[place[0] : place[0] + k]
             return out.reshape(-1)
 

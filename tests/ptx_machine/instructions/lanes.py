@@ -153,7 +153,7 @@ def build_elect(d: Decoder, ins: t.Instruction, m: Modifiers) -> Step:
     def step(w) -> None:
         leader = int(w.active_lanes()[0])
         put(w, np.full(32, leader, np.uint32))
-        put_chosen(w, leader == EVERYONE)
+        put_chosen(w, np.equal(EVERYONE, leader))
 
     return step
 

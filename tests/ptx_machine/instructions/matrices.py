@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.ptx_machine import text as t
 from tests.ptx_machine.errors import AccessError
-from tests.ptx_machine.memory import byte_indices, check_opaque, resolve
+from tests.ptx_machine.memory import SharedMemory, byte_indices, check_opaque, resolve
 from tests.ptx_machine.operands import Decoder, Modifiers, Step, instruction
 from tests.ptx_machine.warp import EVERYONE
 
@@ -32,9 +32,9 @@ def parse_shape(d: Decoder, ins: t.Instruction, m: Modifiers) -> tuple[int, bool
 def rows(w, space: str, addresses: np.ndarray, count: int, write: bool):
     """Return the shared region and the element indices [8 * count, 8] of the tile rows."""
     pieces = resolve(w, space, addresses[: 8 * count], 16, 16)
-    if len(pieces) != 1 or pieces[0][0].kind != "shared":
-        raise AccessError("matrix rows must lie in the CTA's shared memory")
     region, offsets, _ = pieces[0]
+    if len(pieces) != 1 or not isinstance(region, SharedMemory):
+        raise AccessError("matrix rows must lie in the CTA's shared memory")
     touched = byte_indices(offsets, 16)
     check_opaque(region, touched)
     w.touch_shared(region, touched, write=write)

@@ -9,7 +9,7 @@ from tests.ptx_machine.clocks import BEFORE, INITIALISED
 from tests.ptx_machine.errors import BarrierError, RaceError
 from tests.ptx_machine.mbarrier import Mbarrier
 from tests.ptx_machine.memory import SharedMemory, own_epoch, shared_target
-from tests.ptx_machine.operands import Decoder, Modifiers, Step, instruction
+from tests.ptx_machine.operands import Decoder, Modifiers, Step, instruction, no_operand
 from tests.ptx_machine.warp import Wait
 
 SPACES = ("shared", "shared::cta", "shared::cluster")
@@ -103,7 +103,7 @@ def build_mbarrier(d: Decoder, ins: t.Instruction, m: Modifiers) -> Step:
     m.one("b64")
     d.count(ins, 1 if action == "inval" else 2)
     address = d.address(ins, ins.operands[0])
-    count = d.src(ins, ins.operands[1], "u32") if action != "inval" else None
+    count = d.src(ins, ins.operands[1], "u32") if action != "inval" else no_operand
 
     def step(w) -> None:
         addresses = address(w)

@@ -89,7 +89,7 @@ def build_packed(d: Decoder, ins: t.Instruction, m: Modifiers, kind: str) -> Ste
         if sat:
             out = saturate01(out)
         if relu:
-            out = np.where(out < 0, 0.0, out)
+            out = np.where(out <= 0, 0.0, out)
         put(w, pack(out, kind, "rn", ftz))
 
     return step

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +17,10 @@ from tests.ptx_machine.memory import Region, SharedMemory, resolve, shared_targe
 from tests.ptx_machine.tensormap import TensorMap
 
 from .atomics import combine
+
+if TYPE_CHECKING:
+    from tests.ptx_machine.machine import Cta
+    from tests.ptx_machine.mbarrier import Mbarrier
 
 
 def tensor_map(w, address: int) -> TensorMap:
@@ -141,8 +146,8 @@ class Arrival:
 
     shared: SharedMemory
     index: np.ndarray
-    cta: object
-    barrier: object
+    cta: Cta
+    barrier: Mbarrier
     number: int
     parts: list[int] = field(default_factory=list)
 
@@ -191,11 +196,11 @@ class BulkLoad:
 class BulkStore:
     """A copy out of shared memory: first it reads its source, later its writes land."""
 
-    w: object
+    cta: Cta
     shared: SharedMemory
     index: np.ndarray
     target: Elements
-    reduce: object
+    reduce: tuple[str, str] | None
     text: str
     values: np.ndarray | None = None
     source_free: bool = False
@@ -208,10 +213,10 @@ class BulkStore:
         return self.text
 
     def run(self) -> bool:
-        if not self.source_free:
+        if self.values is None:
             self.values = self.shared.view(self.target.width)[self.index].copy()
             self.source_free = True
-            self.w.cta.outstanding -= 1
+            self.cta.outstanding -= 1
             return False
         self.target.write(self.values, self.reduce)
         self.done = True

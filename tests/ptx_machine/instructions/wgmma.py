@@ -16,7 +16,7 @@ from tests.ptx_machine.clocks import BEFORE
 from tests.ptx_machine.errors import AccessError, DivergenceError, InFlightError
 from tests.ptx_machine.operands import Decoder, Modifiers, Step, instruction
 from tests.ptx_machine.tensormap import swizzle
-from tests.ptx_machine.warp import Wait
+from tests.ptx_machine.warp import Wait, Warp
 
 from .access import elements
 from .fragments import WIDTH, accumulator, elements_of, operand_a, to_registers
@@ -102,7 +102,7 @@ class Product:
     queue: list
     text: str
     epoch: int
-    warps: dict[int, object] = field(default_factory=dict)
+    warps: dict[int, Warp] = field(default_factory=dict)
     done: bool = False
 
     def ready(self) -> bool:
@@ -116,11 +116,12 @@ class Product:
         shape, some = self.shape, next(iter(self.warps.values()))
         shared = some.cta.shared
         right = self.fetch(shared, self.descriptor_b, shape.n, shape.kind_b, shape.transpose_b).T
+        left = None
         if self.descriptor_a is not None:
             left = self.fetch(shared, self.descriptor_a, 64, shape.kind_a, shape.transpose_a)
         for quarter in range(4):
             w = next(v for v in self.warps.values() if v.index % 4 == quarter)
-            if self.descriptor_a is not None:
+            if left is not None:
                 mine = left[16 * quarter : 16 * quarter + 16]
             else:
                 mine = operand_a(
@@ -162,7 +163,7 @@ def build_wgmma(d: Decoder, ins: t.Instruction, m: Modifiers) -> Step:
         return fence
     if action == "commit_group":
         return commit
-    keep = ins.operands[0].value
+    keep = d.literal(ins, ins.operands[0])
     return lambda w: wait(w, keep)
 
 
