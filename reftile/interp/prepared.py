@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from types import CodeType
 from typing import Any, TypeAlias
 
@@ -166,6 +166,17 @@ def prepare_meaning(op: Op) -> Prepared:
         for tile in prepared.constant:
             tile.data.flags.writeable = False
     return prepared
+
+
+def prepared_meaning(op: Op) -> Prepared:
+    """Return what `prepare_meaning` does, kept from last time unless the operation was changed."""
+    prepared = _kept(op)
+    return prepared if prepared.is_current() else prepare_meaning(op)
+
+
+@lru_cache(maxsize=4096)
+def _kept(op: Op) -> Prepared:
+    return prepare_meaning(op)
 
 
 def _as_dtype(value: object) -> object:

@@ -11,12 +11,11 @@ An interpreter that runs an operation many times may prepare it, and call what i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
 
-from reftile.interp.prepared import Prepared, RunRegion, prepare_meaning
+from reftile.interp.prepared import Prepared, RunRegion, prepare_meaning, prepared_meaning
 from reftile.interp.reduction import evaluate_reduce, evaluate_scan
 from reftile.interp.sorting import evaluate_sort
 from reftile.interp.values import Report, Tile
@@ -75,14 +74,7 @@ def evaluate(
     run_region: needed by operations with regions.
     report: told of the elements at which the operation is undefined; these become poison.
     """
-    prepared = _prepared(op)
-    if not prepared.is_current():
-        prepared = prepare_meaning(op)
+    prepared = prepared_meaning(op)
     evaluator = EVALUATORS.get(op.name, _evaluate_meaning)
     with np.errstate(all="ignore"):
         return evaluator(prepared, tiles, run_region, report)
-
-
-@lru_cache(maxsize=4096)
-def _prepared(op: Op) -> Prepared:
-    return prepare_meaning(op)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from reftile.interp.poison import mask_of
-from reftile.interp.prepared import Prepared, RunRegion, prepare_meaning
+from reftile.interp.prepared import Prepared, RunRegion, prepared_meaning
 from reftile.interp.values import Array, Report, Tile
 from reftile.interp.vocabulary.shapes import batch_of
 from reftile.ir.core import Op, Region
@@ -97,7 +97,7 @@ def _rank(prepared: Prepared) -> int:
 def _combine(region: Region, run_region: RunRegion | None, report: Report | None) -> Combine:
     inner = _single_op(region)
     if inner is not None and inner.definition.meaning:
-        prepared = prepare_meaning(inner)
+        prepared = prepared_meaning(inner)
         element_first = inner.operands[0] is region.block.arguments[0]
 
         def apply(elements: Sequence[Tile], accumulators: Sequence[Tile]) -> tuple[Tile, ...]:

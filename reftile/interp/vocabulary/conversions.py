@@ -9,7 +9,7 @@ import numpy as np
 
 from reftile.interp.values import Array, Mask
 from reftile.ir import integers, numbers
-from reftile.ir.dtypes import I8, DType
+from reftile.ir.dtypes import I8, TF32, DType
 from reftile.ir.packing import pack_nibbles, unpack_nibbles
 from reftile.ir.rounding import Rounding
 
@@ -28,14 +28,27 @@ def float_to_int(
 ) -> Array:
     """A float rounded to an integer; 0 where it does not fit, or the nearest end if saturating."""
     signed, mode = signedness == "signed", _whole_rounding(rounding)
+    if mode == "zero" and target.bits >= 8 and _is_within(source, target, signed):
+        # NumPy truncates; what fits in 64 bits as an unsigned number goes through that type.
+        wide = np.int64 if signed or target.bits < 64 else np.uint64
+        return source.astype(wide).astype(target.carrier)
     return numbers.float_to_int(source, dtype, target, signed, mode, saturating)[0]
+
+
+def _is_within(source: Array, target: DType, signed: bool) -> bool:
+    """Whether no float is NaN and all, rounded in any mode, are integers of the target."""
+    low = target.signed_min if signed else 0
+    high = target.signed_max if signed else target.unsigned_max
+    return bool(source.min() >= low and source.max() <= high - 1)
 
 
 def float_outside(
     source: Array, dtype: DType, target: DType, signedness: str, rounding: str
-) -> Mask:
+) -> Mask | bool:
     """Where a float, rounded, is no integer of the target."""
     signed, mode = signedness == "signed", _whole_rounding(rounding)
+    if _is_within(source, target, signed):
+        return False
     return numbers.float_to_int(source, dtype, target, signed, mode)[1]
 
 
@@ -43,6 +56,10 @@ def int_to_float(
     source: Array, dtype: DType, target: DType, signedness: str, rounding: str
 ) -> Array:
     """An integer rounded once into a float format."""
+    if rounding == "nearest_even" and target.bits >= 32 and target is not TF32 and dtype.bits >= 8:
+        # NumPy's conversions to f32 and f64 round once to nearest even.
+        wide = source if signedness == "signed" else source.view(dtype.storage)
+        return wide.astype(target.carrier)
     mode = cast("Rounding", rounding)
     return numbers.int_to_float(source, dtype, target, signedness == "signed", mode)
 
@@ -109,11 +126,14 @@ def _distance(offset: Array, pointee: DType, dtype: DType) -> Array:
 def offset_wraps(ptr: Array, offset: Array, pointee: DType, dtype: DType) -> Mask | bool:
     """Where the distance wraps as a signed, or the address as an unsigned 64 bit number."""
     size = pointee.storage_bits // 8
-    wide = integers.to_signed(offset, dtype)
-    low, high = int(wide.min()) * size, int(wide.max()) * size
+    # Masks are made only where the extremes say that something may wrap.
+    low, high = -int(offset.max()) * size, int(offset.max()) * size
+    if dtype.bits >= 8:
+        low = int(offset.min()) * size
     first, last = int(ptr.min()), int(ptr.max())
     if first >= 0 and first + low >= 0 and last + high < 1 << 63 and high < 1 << 63:
         return False
+    wide = integers.to_signed(offset, dtype)
     most, least = (2**63 - 1) // size, -(2**63 // size)
     distance = wide * np.int64(size)
     address = ptr.view(np.uint64)

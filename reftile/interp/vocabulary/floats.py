@@ -7,8 +7,9 @@ from typing import cast
 import numpy as np
 
 from reftile.interp.values import Array
-from reftile.ir import arithmetic, comparison
+from reftile.ir import arithmetic, comparison, exact
 from reftile.ir.dtypes import F32, F64, DType
+from reftile.ir.numbers import convert
 from reftile.ir.rounding import Rounding
 
 
@@ -69,7 +70,34 @@ def fma(
     lhs: Array, rhs: Array, acc: Array, dtype: DType, rounding: str, flush_to_zero: bool
 ) -> Array:
     """Return lhs * rhs + acc, rounded once."""
+    if dtype is F32 and rounding == "nearest_even" and not flush_to_zero:
+        return canonical(_fma_in_f64(lhs, rhs, acc))
     return arithmetic.fma(lhs, rhs, acc, dtype, _mode(rounding), flush_to_zero)
+
+
+def _fma_in_f64(lhs: Array, rhs: Array, acc: Array) -> Array:
+    """Return the f32 fma by way of f64, where the product is exact and the sum rounds a first time.
+
+    The rounded sum lies on the same side as the exact one of the middle between two f32, unless it
+    lies in that middle. There its low bits are a one and zeros, and its error decides.
+    """
+    product = np.multiply(lhs, rhs, dtype=np.float64)
+    total = np.asarray(product + acc)
+    bits = total.view(np.int64) & _LOW_BITS
+    middle = bits == _MIDDLE
+    # Subnormal f32 have fewer bits, and so their middles elsewhere.
+    middle |= np.abs(total) < float(F32.min_normal)
+    result = np.asarray(total.astype(np.float32))
+    if middle.any():
+        product, acc = np.broadcast_arrays(product, acc)
+        nearest, error = exact.two_sum(product[middle], acc[middle].astype(np.float64))
+        towards = np.where(error == 0, nearest, np.copysign(np.inf, error))
+        result[middle] = np.nextafter(nearest, towards)
+    return result
+
+
+_LOW_BITS = np.int64((1 << 29) - 1)
+_MIDDLE = np.int64(1 << 28)
 
 
 def sqrt(source: Array, dtype: DType, rounding: str, flush_to_zero: bool) -> Array:
@@ -81,8 +109,10 @@ def sqrt(source: Array, dtype: DType, rounding: str, flush_to_zero: bool) -> Arr
 
 
 def rsqrt(source: Array, dtype: DType, flush_to_zero: bool) -> Array:
-    """1 / sqrt(source), rounded once."""
-    return arithmetic.rsqrt(source, dtype, flush_to_zero)
+    """1 / sqrt(source), computed in f64 and rounded once; in f64, the nearest number."""
+    if dtype is F64 or flush_to_zero:
+        return arithmetic.rsqrt(source, dtype, flush_to_zero)
+    return convert(1.0 / np.sqrt(source.astype(np.float64)), F64, dtype)
 
 
 def remainder(lhs: Array, rhs: Array, dtype: DType) -> Array:

@@ -45,14 +45,28 @@ def abs_int(source: Array, dtype: DType) -> Array:
 
 
 def div_int(lhs: Array, rhs: Array, dtype: DType, signedness: str, rounding: str) -> Array:
-    """The quotient; 0 where there is none."""
-    mode = cast("IntRounding", rounding)
-    return integers.div_int(lhs, rhs, dtype, signedness == "signed", mode)[0]
+    """The quotient; 0 where the divisor is, wrapping where it does not fit."""
+    if not 8 <= dtype.bits <= 32:
+        mode = cast("IntRounding", rounding)
+        return integers.div_int(lhs, rhs, dtype, signedness == "signed", mode)[0]
+    if signedness == "unsigned":
+        lhs, rhs = lhs.view(dtype.storage), rhs.view(dtype.storage)
+    # A quotient of 32 bit integers is at least 2**-32 from any integer that it is not, relative
+    # to 1 / rhs: f64 never rounds it to one.
+    quotient = _ROUND[rounding](np.true_divide(lhs, rhs, dtype=np.float64))
+    zero = rhs == 0
+    if zero.any():
+        quotient = np.where(zero, 0.0, quotient)
+    return quotient.astype(np.int64).astype(dtype.carrier)
+
+
+_ROUND = {"zero": np.trunc, "negative_inf": np.floor, "positive_inf": np.ceil}
 
 
 def rem_int(lhs: Array, rhs: Array, dtype: DType, signedness: str) -> Array:
-    """The remainder of the division towards zero; 0 where there is none."""
-    return integers.rem_int(lhs, rhs, dtype, signedness == "signed")[0]
+    """The remainder of the division towards zero; `lhs` where the divisor is zero."""
+    quotient = div_int(lhs, rhs, dtype, signedness, "zero")
+    return sub_int(lhs, mul_int(quotient, rhs, dtype), dtype)
 
 
 def is_zero(source: Array) -> Mask:
@@ -119,27 +133,39 @@ def xor_int(lhs: Array, rhs: Array) -> Array:
 
 def shl_int(lhs: Array, rhs: Array, dtype: DType) -> Array:
     """Bits moved up by an unsigned amount."""
+    if _in_range(rhs, dtype):
+        return np.left_shift(lhs, rhs)
     return integers.shl_int(lhs, rhs, dtype)
 
 
 def shr_int(lhs: Array, rhs: Array, dtype: DType, signedness: str) -> Array:
     """Bits moved down by an unsigned amount."""
+    if _in_range(rhs, dtype):
+        if signedness == "signed":
+            return np.right_shift(lhs, rhs)
+        shifted = np.right_shift(lhs.view(dtype.storage), rhs.view(dtype.storage))
+        return np.asarray(shifted).view(dtype.carrier)
     return integers.shr_int(lhs, rhs, dtype, signedness == "signed")
 
 
-def shift_out_of_range(rhs: Array, dtype: DType) -> Mask:
+def _in_range(amounts: Array, dtype: DType) -> bool:
+    """Whether every amount is one that NumPy shifts by as it stands."""
+    return dtype.bits >= 8 and bool(amounts.min() >= 0 and amounts.max() < dtype.bits)
+
+
+def shift_out_of_range(rhs: Array, dtype: DType) -> Mask | bool:
     """Where a shift amount is not below the width."""
-    return integers.shift_out_of_range(rhs, dtype)
+    return False if _in_range(rhs, dtype) else integers.shift_out_of_range(rhs, dtype)
 
 
 def add_overflows(lhs: Array, rhs: Array, dtype: DType, overflow: str) -> Mask:
     """Where the sum breaks the promise."""
-    return _broken(integers.add_overflows, overflow, lhs, rhs, dtype)
+    return _broken(_add_overflows, overflow, lhs, rhs, dtype)
 
 
 def sub_overflows(lhs: Array, rhs: Array, dtype: DType, overflow: str) -> Mask:
     """Where the difference breaks the promise."""
-    return _broken(integers.sub_overflows, overflow, lhs, rhs, dtype)
+    return _broken(_sub_overflows, overflow, lhs, rhs, dtype)
 
 
 def mul_overflows(lhs: Array, rhs: Array, dtype: DType, overflow: str) -> Mask:
@@ -155,7 +181,25 @@ def neg_overflows(source: Array, dtype: DType, overflow: str) -> Mask:
 def shl_overflows(lhs: Array, rhs: Array, dtype: DType, overflow: str) -> Mask:
     """Where the shifted number breaks the promise, by an amount in range."""
     broken = _broken(integers.shl_overflows, overflow, lhs, rhs, dtype)
-    return np.asarray(broken & ~shift_out_of_range(rhs, dtype))
+    return np.asarray(broken & ~integers.shift_out_of_range(rhs, dtype))
+
+
+def _add_overflows(lhs: Array, rhs: Array, dtype: DType, signed: bool) -> Array:
+    if dtype.bits < 8:
+        return integers.add_overflows(lhs, rhs, dtype, signed)
+    total = np.asarray(np.add(lhs, rhs))
+    if signed:
+        # Signed sums wrap when both addends have the other sign.
+        return ((lhs ^ total) & (rhs ^ total)) < 0
+    return total.view(dtype.storage) < lhs.view(dtype.storage)
+
+
+def _sub_overflows(lhs: Array, rhs: Array, dtype: DType, signed: bool) -> Array:
+    if dtype.bits < 8:
+        return integers.sub_overflows(lhs, rhs, dtype, signed)
+    if signed:
+        return ((lhs ^ rhs) & (lhs ^ np.subtract(lhs, rhs))) < 0
+    return lhs.view(dtype.storage) < rhs.view(dtype.storage)
 
 
 def _broken(overflows: Callable[..., Array], overflow: str, *operands: object) -> Mask:
