@@ -1,1 +1,26 @@
-"""Kernels written in Python, turned into tile IR."""
+"""The language of kernels: Python functions on tiles, traced into the tile IR.
+
+`import reftile.lang as ct` gives the names that cuTile Python has, and some of our own; they are
+listed in `reftile.lang.language` and loaded when the first of them is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reftile.lang.language import *  # noqa: F403
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("__") and name != "__all__":
+        raise AttributeError(name)
+    try:
+        return getattr(import_module(f"{__name__}.language"), name)
+    except AttributeError:
+        raise AttributeError(f"the language has no name `{name}`") from None
+
+
+def __dir__() -> list[str]:
+    return list(import_module(f"{__name__}.language").__all__)

@@ -1,0 +1,392 @@
+"""Trace loops: over ranges and conditions at run time, unrolled over what is known now."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from reftile.ir.core import Block, Value
+from reftile.ir.types import TileType
+from reftile.lang import arithmetic
+from reftile.lang.dtypes import int32, int64
+from reftile.lang.expressions import assign_target, evaluate, iterate, static_iterable
+from reftile.lang.frame import (
+    Environment,
+    Exit,
+    Flow,
+    Frame,
+    Outcome,
+    Returned,
+    RunTimeLoop,
+    UnrolledLoop,
+)
+from reftile.lang.merge import Conflict, Same, Slot, fits, join, pack, slot_types, unpack
+from reftile.lang.operators import is_run_time, truth, truth_tile
+from reftile.lang.source import assigned_names, leaves_loop
+from reftile.lang.trace import static_number
+from reftile.lang.values import Tile, Undefined, describe
+
+Execute: TypeAlias = Callable[[Frame, list[ast.stmt]], Outcome]
+Slots: TypeAlias = dict[str, Slot]
+
+MOST_ATTEMPTS = 6
+"""Times that a body is traced until the types of what it carries are settled."""
+
+
+# Unrolled loops
+
+
+def _unroll(frame: Frame, node: ast.For, items: Sequence[object], execute: Execute) -> Outcome:
+    if len(items) > frame.trace.options.longest_unrolling:
+        raise frame.error(
+            node.iter,
+            "unrolled",
+            f"{len(items)} iterations are too many to unroll",
+            "loop over range(...) instead",
+        )
+    outer = frame.loop
+    frame.loop = UnrolledLoop(frame.trace.block)
+    try:
+        for item in items:
+            assign_target(frame, node.target, item)
+            outcome = execute(frame, node.body)
+            if outcome is Flow.BREAK:
+                break
+            if isinstance(outcome, Returned) or outcome is Flow.ENDED:
+                return outcome
+    finally:
+        frame.loop = outer
+    return Flow.NEXT
+
+
+# Loops of the IR
+
+
+@dataclass(slots=True)
+class _Body:
+    """A body that has been traced: its block, its ways out, and the values it begins with."""
+
+    block: Block
+    arguments: list[Value]
+    exits: list[Exit]
+
+
+def _entry_slots(frame: Frame, names: Sequence[str]) -> Slots:
+    slots: Slots = {}
+    for name in names:
+        if name in frame.names:
+            slots[name] = join([frame.names[name]], force=True)
+        else:
+            slots[name] = Conflict("the loop that gives it a value may not have run yet")
+    return slots
+
+
+def _trace_body(
+    frame: Frame,
+    slots: Slots,
+    counter: TileType | None,
+    run: Callable[[list[Value]], Outcome],
+    may_break: bool,
+) -> _Body:
+    """Trace a body once, with the names it carries bound to its block's arguments."""
+    types = [t for slot in slots.values() for t in slot_types(slot)]
+    labels = [n for n, slot in slots.items() for _ in slot_types(slot)]
+    head = [counter] if counter is not None else []
+    block = Block((*head, *types), (*([""] if head else []), *labels))
+    outer_names, outer_loop = frame.names, frame.loop
+    frame.names = dict(outer_names)
+    values = iter(block.arguments[len(head) :])
+    for name, slot in slots.items():
+        if isinstance(slot, Conflict) and name not in outer_names:
+            frame.names.pop(name, None)
+        frame.names[name] = unpack(slot, values)
+    loop = frame.loop = RunTimeLoop(may_break=may_break)
+    try:
+        with frame.trace.inside(block):
+            outcome = run(block.arguments[: len(head)])
+            if outcome is Flow.NEXT:
+                loop.exits.append(
+                    Exit("continue", frame.trace.block, dict(frame.names), frame.trace.span)
+                )
+    finally:
+        frame.names, frame.loop = outer_names, outer_loop
+    return _Body(block, block.arguments, loop.exits)
+
+
+def _settle(
+    frame: Frame,
+    names: Sequence[str],
+    counter: TileType | None,
+    run: Callable[[list[Value]], Outcome],
+    may_break: bool,
+) -> tuple[_Body, Slots]:
+    """Trace the body until what it leaves fits what it begins with."""
+    slots = _entry_slots(frame, names)
+    body = _trace_body(frame, slots, counter, run, may_break)
+    for _ in range(MOST_ATTEMPTS):
+        again = [e.names for e in body.exits if e.kind == "continue"]
+        wrong = {
+            name: slot
+            for name, slot in slots.items()
+            if not all(fits(slot, _value(names_there, name)) for names_there in again)
+        }
+        if not wrong:
+            return body, slots
+        for name, slot in wrong.items():
+            slots[name] = _wider(frame, name, slot, [_value(n, name) for n in again])
+        body = _trace_body(frame, slots, counter, run, may_break)
+    return body, slots
+
+
+def _value(names: Environment, name: str) -> object:
+    return names.get(name, Undefined("it has no value on one of the paths"))
+
+
+def _wider(frame: Frame, name: str, slot: Slot, later: list[object]) -> Slot:
+    before = frame.names.get(name)
+    found = join([before, *later], force=True)
+    if isinstance(found, Conflict):
+        after = next((v for v in later if not fits(slot, v)), later[0] if later else None)
+        if isinstance(after, Undefined):
+            return Conflict(after.why)
+        return Conflict(
+            f"it is {describe(before)} before the loop and {describe(after)} after an iteration"
+        )
+    return found
+
+
+def _close(
+    frame: Frame,
+    slots: Slots,
+    exits: Sequence[Exit],
+    prefix: Callable[[Exit], list[Value]] | None = None,
+) -> None:
+    """End the blocks from which the loop goes on or is left, with the values they carry."""
+    t = frame.trace
+    for way_out in exits:
+        with t.inside(way_out.block), t.at(way_out.span):
+            values = prefix(way_out) if prefix is not None else []
+            for name, slot in slots.items():
+                values.extend(pack(t, slot, way_out.names.get(name)))
+            t.op(way_out.kind, tuple(values))
+
+
+def _after(frame: Frame, slots: Slots, results: Iterator[Value]) -> None:
+    for name, slot in slots.items():
+        frame.names[name] = unpack(slot, results)
+
+
+def _initial(frame: Frame, slots: Slots) -> list[Value]:
+    return [
+        v for name, slot in slots.items() for v in pack(frame.trace, slot, frame.names.get(name))
+    ]
+
+
+# for
+
+
+def trace_for(frame: Frame, node: ast.For, execute: Execute) -> Outcome:
+    """Trace a `for` loop: over a range at run time, over anything else unrolled."""
+    if node.orelse:
+        raise frame.unsupported(node, "`else` after a loop")
+    items = static_iterable(frame, node.iter)
+    if items is not None:
+        return _unroll(frame, node, items, execute)
+    bounds = _range_bounds(frame, node.iter)
+    if bounds is None:
+        value = evaluate(frame, node.iter)
+        return _unroll(frame, node, iterate(frame, node.iter, value), execute)
+    if not isinstance(node.target, ast.Name):
+        raise frame.error(node.target, "unpack", "the counter of a range is one number")
+    dtype = int64 if any(b.dtype.bits == 64 for b in bounds) else int32
+    lower, upper, step = (arithmetic.convert(frame.trace, b, dtype) for b in bounds)
+    number = static_number(step)
+    if number is not None and number <= 0:
+        raise frame.error(
+            node.iter,
+            "range",
+            f"the step of a loop must be positive, found {number}",
+            "count upwards and compute the index from the counter",
+        )
+    if leaves_loop(node.body, ast.Break):
+        return _breakable_for(frame, node, node.target.id, (lower, upper, step), execute)
+    return _counted_for(frame, node, node.target.id, (lower, upper, step), execute)
+
+
+def _range_bounds(frame: Frame, node: ast.expr) -> tuple[Tile, Tile, Tile] | None:
+    """The bounds of `range(...)`, or None if `node` is no range."""
+    if isinstance(node, ast.Call) and not node.keywords and isinstance(node.func, ast.Name):
+        if evaluate(frame, node.func) is not range or any(
+            isinstance(a, ast.Starred) for a in node.args
+        ):
+            return None
+        values = [evaluate(frame, a) for a in node.args]
+    else:
+        return None
+    if not 1 <= len(values) <= 3:
+        raise frame.error(node, "arguments", f"`range` was given {len(values)} arguments")
+    tiles: list[Tile] = []
+    for value, argument in zip(values, node.args, strict=True):
+        with frame.trace.at(frame.span(argument)):
+            tile = arithmetic.as_tile(frame.trace, value, what="a bound of a range")
+            if not tile.dtype.is_int or tile.shape:
+                raise frame.error(
+                    argument,
+                    "range",
+                    f"a bound of a range must be an integer, found {describe(tile)}",
+                )
+            tiles.append(tile)
+    t = frame.trace
+    if len(tiles) == 1:
+        return _number(frame, 0), tiles[0], _number(frame, 1)
+    third = tiles[2] if len(tiles) == 3 else Tile(t.constant(1, int32), int32, 1)
+    return tiles[0], tiles[1], third
+
+
+def _number(frame: Frame, number: int) -> Tile:
+    return Tile(frame.trace.constant(number, int32), int32, number)
+
+
+def _carried(frame: Frame, node: ast.For | ast.While, without: str = "") -> list[str]:
+    nodes: list[ast.stmt] = list(node.body)
+    if isinstance(node, ast.While):
+        nodes.insert(0, ast.Expr(node.test))
+    return [n for n in assigned_names(nodes) if n != without]
+
+
+def _counted_for(
+    frame: Frame,
+    node: ast.For,
+    counter: str,
+    bounds: tuple[Tile, Tile, Tile],
+    execute: Execute,
+) -> Outcome:
+    t = frame.trace
+    dtype = bounds[0].dtype
+    names = _carried(frame, node, counter)
+
+    def run(arguments: list[Value]) -> Outcome:
+        arguments[0].name = counter
+        frame.names[counter] = Tile(arguments[0], dtype)
+        return execute(frame, node.body)
+
+    body, slots = _settle(frame, names, TileType((), dtype.element), run, False)
+    _close(frame, slots, body.exits)
+    initial = _initial(frame, slots)
+    types = [v.type for v in initial]
+    operands = tuple(b.value for b in bounds)
+    op = t.structure("for", [body.block], *operands, tuple(initial), types=types)
+    _after(frame, slots, iter(op.results))
+    frame.names[counter] = Undefined("it counts the iterations of a loop that has ended")
+    return Flow.NEXT
+
+
+def _breakable_for(
+    frame: Frame,
+    node: ast.For,
+    counter: str,
+    bounds: tuple[Tile, Tile, Tile],
+    execute: Execute,
+) -> Outcome:
+    """A counted loop that is left by `break` becomes a `loop` that counts."""
+    lower, upper, step = bounds
+    t, dtype = frame.trace, lower.dtype
+
+    def run(arguments: list[Value]) -> Outcome:
+        arguments[0].name = counter
+        index = Tile(arguments[0], dtype)
+        frame.names[counter] = index
+        _break_if(frame, arithmetic.compare(t, "greater_than_or_equal", index, upper))
+        return execute(frame, node.body)
+
+    def prefix(argument: Value) -> Callable[[Exit], list[Value]]:
+        def next_index(way_out: Exit) -> list[Value]:
+            if way_out.kind == "break":
+                return []
+            return [arithmetic.add_sub_mul(t, "add", Tile(argument, dtype), step).value]
+
+        return next_index
+
+    names = _carried(frame, node, counter)
+    body, slots = _settle(frame, names, TileType((), dtype.element), run, True)
+    outcome = _finish_loop(frame, body, slots, [lower.value], prefix(body.arguments[0]))
+    frame.names[counter] = Undefined("it counts the iterations of a loop that has ended")
+    return outcome
+
+
+def _break_if(frame: Frame, condition: Tile) -> None:
+    """Leave the loop being traced if `condition` holds."""
+    t = frame.trace
+    block = Block()
+    loop = cast("RunTimeLoop", frame.loop)
+    loop.exits.append(Exit("break", block, dict(frame.names), t.span))
+    t.structure("if", [block], condition.value, types=[])
+
+
+# while
+
+
+def trace_while(frame: Frame, node: ast.While, execute: Execute) -> Outcome:
+    """Trace a `while` loop; a condition that is false now leaves nothing."""
+    t = frame.trace
+    if node.orelse:
+        raise frame.unsupported(node, "`else` after a loop")
+
+    def run(arguments: list[Value]) -> Outcome:
+        condition = evaluate(frame, node.test)
+        if is_run_time(condition):
+            with t.at(frame.span(node.test)):
+                _break_if(frame, arithmetic.invert(t, truth_tile(t, condition)))
+        elif not truth(t, condition):
+            loop = cast("RunTimeLoop", frame.loop)
+            loop.exits.append(Exit("break", t.block, dict(frame.names), t.span))
+            return Flow.ENDED
+        return execute(frame, node.body)
+
+    body, slots = _settle(frame, _carried(frame, node), None, run, True)
+    return _finish_loop(frame, body, slots, [], None)
+
+
+def _finish_loop(
+    frame: Frame,
+    body: _Body,
+    slots: Slots,
+    head: list[Value],
+    prefix: Callable[[Exit], list[Value]] | None,
+) -> Outcome:
+    """Build the `loop` of a traced body. What its breaks agree on is what the names are after it."""
+    t = frame.trace
+    breaks = [e for e in body.exits if e.kind == "break"]
+    results = _result_slots(slots, breaks)
+    _close(frame, slots, [e for e in body.exits if e.kind == "continue"], prefix)
+    _close(frame, results, breaks)
+    initial = [*head, *_initial(frame, slots)]
+    types = [type for slot in results.values() for type in slot_types(slot)]
+    op = t.structure("loop", [body.block], tuple(initial), types=types)
+    if not breaks:
+        return _endless(frame)
+    _after(frame, results, iter(op.results))
+    return Flow.NEXT
+
+
+def _endless(frame: Frame) -> Outcome:
+    """No statement after a loop that is never left runs; the block still needs an end."""
+    if not frame.is_kernel:
+        raise frame.trace.error("endless", "this loop is never left")
+    frame.trace.op("return")
+    return Flow.ENDED
+
+
+def _result_slots(slots: Mapping[str, Slot], breaks: Sequence[Exit]) -> Slots:
+    names = dict.fromkeys(slots)
+    results: Slots = {}
+    for name in names:
+        values = [_value(e.names, name) for e in breaks]
+        if not values:
+            continue
+        found = join(values)
+        leaks = isinstance(found, Same) and not isinstance(slots[name], Same)
+        results[name] = join(values, force=True) if leaks else found
+    return results

@@ -1,0 +1,246 @@
+"""The operators of Python on values of the language."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import cast
+
+from reftile.lang import arithmetic
+from reftile.lang.dtypes import as_dtype, bool_
+from reftile.lang.names.matrix import matmul
+from reftile.lang.trace import Trace
+from reftile.lang.values import Tile, describe, is_number, is_static
+
+Binary = Callable[[object, object], object]
+
+STATIC_BINARY: dict[type[ast.operator], Binary] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.MatMult: operator.matmul,
+}
+SYMBOLS: dict[type[ast.AST], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
+    ast.MatMult: "@",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
+STATIC_COMPARE: dict[type[ast.cmpop], Binary] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_PREDICATES: dict[type[ast.cmpop], arithmetic.Comparison] = {
+    ast.Eq: "equal",
+    ast.NotEq: "not_equal",
+    ast.Lt: "less_than",
+    ast.LtE: "less_than_or_equal",
+    ast.Gt: "greater_than",
+    ast.GtE: "greater_than_or_equal",
+}
+
+
+def static(t: Trace, compute: Callable[[], object]) -> object:
+    """What Python computes; its complaints become a diagnosis."""
+    try:
+        return compute()
+    except (ArithmeticError, TypeError, ValueError, LookupError, AttributeError) as error:
+        raise t.error("static", f"{type(error).__name__}: {error}") from None
+
+
+def binary(t: Trace, op: type[ast.operator], x: object, y: object) -> object:
+    """`x op y`."""
+    if not (isinstance(x, Tile) or isinstance(y, Tile)):
+        if isinstance(x, (tuple, list)) and isinstance(y, (tuple, list)) and op is ast.Add:
+            return static(t, lambda: cast("list[object]", x) + cast("list[object]", y))
+        if is_static(x) and is_static(y):
+            return static(t, lambda: STATIC_BINARY[op](x, y))
+        if isinstance(x, (tuple, list)) and isinstance(y, int) and op is ast.Mult:
+            return cast("tuple[object, ...]", x) * y
+    if op is ast.MatMult:
+        return matmul.implementation(t, x, y)
+    for side in (x, y):
+        if not isinstance(side, Tile) and not is_number(side) and not _is_index(side):
+            raise t.error(
+                "operator",
+                f"`{SYMBOLS[op]}` cannot combine {describe(x)} and {describe(y)}",
+                "load elements of an array with ct.load or ct.gather first"
+                if type(side).__name__ == "Array"
+                else "",
+            )
+    lhs, rhs = arithmetic.operand(t, x, "`x`"), arithmetic.operand(t, y, "`y`")
+    return _tile_binary(t, op, lhs, rhs)
+
+
+def _is_index(value: object) -> bool:
+    return hasattr(type(value), "__index__") or hasattr(type(value), "__float__")
+
+
+def _tile_binary(
+    t: Trace, op: type[ast.operator], x: arithmetic.Operand, y: arithmetic.Operand
+) -> Tile:
+    match op:
+        case ast.Add:
+            return arithmetic.add_sub_mul(t, "add", x, y)
+        case ast.Sub:
+            return arithmetic.add_sub_mul(t, "sub", x, y)
+        case ast.Mult:
+            return arithmetic.add_sub_mul(t, "mul", x, y)
+        case ast.Div:
+            return arithmetic.true_divide(t, x, y)
+        case ast.FloorDiv:
+            return arithmetic.floor_divide(t, x, y)
+        case ast.Mod:
+            return arithmetic.modulo(t, x, y)
+        case ast.Pow:
+            return arithmetic.power(t, x, y)
+        case ast.BitAnd:
+            return arithmetic.logical(t, "and", x, y)
+        case ast.BitOr:
+            return arithmetic.logical(t, "or", x, y)
+        case ast.BitXor:
+            return arithmetic.logical(t, "xor", x, y)
+        case ast.LShift:
+            return arithmetic.shift(t, "left", x, y)
+        case ast.RShift:
+            return arithmetic.shift(t, "right", x, y)
+        case _:
+            raise t.error("operator", f"`{SYMBOLS.get(op, op.__name__)}` has no meaning for tiles")
+
+
+def unary(t: Trace, op: type[ast.unaryop], x: object) -> object:
+    """`op x`."""
+    if op is ast.Not:
+        if isinstance(x, Tile) and x.constant is None:
+            return arithmetic.invert(t, truth_tile(t, x))
+        return not truth(t, x)
+    if not isinstance(x, Tile):
+        if not is_static(x):
+            raise t.error("operator", f"{describe(x)} has no such operator")
+        functions: dict[type[ast.unaryop], Callable[[object], object]] = {
+            ast.USub: lambda v: operator.neg(cast("int", v)),
+            ast.UAdd: lambda v: operator.pos(cast("int", v)),
+            ast.Invert: lambda v: operator.invert(cast("int", v)),
+        }
+        return static(t, lambda: functions[op](x))
+    if op is ast.USub:
+        return arithmetic.negate(t, x)
+    return x if op is ast.UAdd else arithmetic.invert(t, x)
+
+
+def compare(t: Trace, op: type[ast.cmpop], x: object, y: object) -> object:
+    """`x op y` for one link of a comparison."""
+    if op in (ast.Is, ast.IsNot):
+        return _identical(x, y) == (op is ast.Is)
+    if op in (ast.In, ast.NotIn):
+        return _contains(t, x, y) == (op is ast.In)
+    if isinstance(x, Tile) or isinstance(y, Tile):
+        for side in (x, y):
+            if not isinstance(side, Tile) and not is_number(side) and not _is_index(side):
+                return _mixed(t, op, x, y)
+        lhs, rhs = arithmetic.operand(t, x, "`x`"), arithmetic.operand(t, y, "`y`")
+        return arithmetic.compare(t, _PREDICATES[op], lhs, rhs)
+    ours, theirs = as_dtype(x), as_dtype(y)
+    if ours is not None and theirs is not None and op in (ast.Eq, ast.NotEq):
+        return (ours is theirs) == (op is ast.Eq)
+    if not is_static(x) or not is_static(y):
+        if isinstance(x, (tuple, list)) and isinstance(y, (tuple, list)):
+            return _tuples(t, op, cast("list[object]", x), cast("list[object]", y))
+        return _mixed(t, op, x, y)
+    return static(t, lambda: STATIC_COMPARE[op](x, y))
+
+
+def _mixed(t: Trace, op: type[ast.cmpop], x: object, y: object) -> object:
+    if op in (ast.Eq, ast.NotEq) and (
+        x is None or y is None or isinstance(x, str) or isinstance(y, str)
+    ):
+        return op is ast.NotEq
+    raise t.error("operator", f"`{SYMBOLS[op]}` cannot compare {describe(x)} and {describe(y)}")
+
+
+def _tuples(t: Trace, op: type[ast.cmpop], x: list[object], y: list[object]) -> object:
+    if op not in (ast.Eq, ast.NotEq):
+        raise t.error("operator", "tuples of run-time values can only be compared by == and !=")
+    if len(x) != len(y):
+        return op is ast.NotEq
+    result: object = True
+    for first, second in zip(x, y, strict=True):
+        link = compare(t, ast.Eq, first, second)
+        if link is False or result is False:
+            result = False
+        elif link is not True:
+            tile = truth_tile(t, link)
+            result = (
+                tile if result is True else arithmetic.logical(t, "and", cast("Tile", result), tile)
+            )
+    return unary(t, ast.Not, result) if op is ast.NotEq else result
+
+
+def _identical(x: object, y: object) -> bool:
+    if isinstance(x, Tile) and isinstance(y, Tile):
+        return x.value is y.value
+    ours, theirs = as_dtype(x), as_dtype(y)
+    return x is y or (ours is not None and ours is theirs)
+
+
+def _contains(t: Trace, x: object, y: object) -> bool:
+    if not is_static(x) or not is_static(y):
+        raise t.error("operator", "`in` needs values known when the kernel is compiled")
+    return bool(static(t, lambda: cast("list[object]", y).__contains__(x)))
+
+
+def truth(t: Trace, value: object) -> bool:
+    """The truth of a value that is known now."""
+    if isinstance(value, Tile) and value.constant is not None:
+        return bool(value.constant)
+    if isinstance(value, (tuple, list)):
+        return len(cast("list[object]", value)) > 0
+    if not is_static(value):
+        return True
+    return bool(static(t, lambda: bool(value)))
+
+
+def is_run_time(value: object) -> bool:
+    """True if the truth of a value depends on the run."""
+    return isinstance(value, Tile) and value.constant is None
+
+
+def truth_tile(t: Trace, value: object) -> Tile:
+    """The truth of a scalar, as a boolean scalar."""
+    tile = arithmetic.as_tile(t, value, what="a condition")
+    if tile.shape and any(e != 1 for e in tile.shape):
+        raise t.error(
+            "condition",
+            f"a condition must be a scalar, found {describe(tile)}",
+            "choose elements with ct.where, or combine them with ct.any or ct.all",
+        )
+    return arithmetic.convert(t, arithmetic.reshape(t, tile, ()), bool_)

@@ -1,0 +1,79 @@
+"""From a Python function and a signature to a kernel of the tile IR."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import replace
+from types import FunctionType
+
+from reftile.ir.build import make_kernel
+from reftile.ir.core import Kernel
+from reftile.ir.diagnostics import Diagnosis, ReftileError
+from reftile.ir.verify import verify
+from reftile.lang.calls import call
+from reftile.lang.captures import Captures
+from reftile.lang.frame import Flow, Frame
+from reftile.lang.functions import inline, local_names, lookup_in
+from reftile.lang.signature import Signature, bind_arguments
+from reftile.lang.simplify import simplify
+from reftile.lang.source import function_source
+from reftile.lang.statements import execute
+from reftile.lang.tokens import infer_access, insert_tokens
+from reftile.lang.trace import Options, Trace
+
+
+def trace_kernel(
+    function: FunctionType,
+    signature: Signature,
+    options: Options,
+    attributes: Mapping[str, object] | None = None,
+) -> tuple[Kernel, Captures]:
+    """Trace a kernel for one signature; give it with what it captured from outside.
+
+    Raises:
+        ReftileError: the kernel is wrong for these arguments; the diagnosis names the place and,
+            for functions that were inlined, the chain of calls.
+    """
+    source = function_source(function)
+    kernel = make_kernel(function.__name__, signature.ir_arguments(), "tile", source.head())
+    kernel.argument_attributes = signature.argument_attributes()
+    captures = Captures()
+    trace = Trace(kernel, captures, options, call, inline)
+    names = bind_arguments(trace, signature)
+    frame = Frame(
+        trace,
+        source,
+        names,
+        lookup_in(trace, function),
+        is_kernel=True,
+        local_names=local_names(source),
+    )
+    assert isinstance(source.node, ast.FunctionDef)
+    try:
+        outcome = execute(frame, source.node.body)
+    except ReftileError as error:
+        raise _in_kernel(error, function.__name__) from None
+    except RecursionError:
+        raise ReftileError(
+            Diagnosis("lang.recursion", "the kernel is nested too deep", source.head())
+        ) from None
+    if outcome is Flow.NEXT:
+        trace.op("return")
+    simplify(kernel)
+    if options.tokens == "auto":
+        insert_tokens(kernel)
+    infer_access(kernel)
+    verify(kernel)
+    if attributes:
+        kernel.attributes.update({k: v for k, v in attributes.items() if v is not None})  # type: ignore[misc]
+    return kernel, captures
+
+
+def _in_kernel(error: ReftileError, name: str) -> ReftileError:
+    """Say which kernel inlined the function in which something is wrong."""
+    found = error.diagnosis
+    if found.span.called_from is None:
+        return error
+    note = (f"inlined into kernel `{name}`", None)
+    return ReftileError(replace(found, notes=(*found.notes, note)))
