@@ -1,8 +1,8 @@
 """One memory access of the checked path: its event, its checks, its bytes.
 
-An operation on a tile is one `Event` with elements. Where the elements form a region of a view or a run, they are
-checked and moved as one; otherwise one by one, in NumPy. This module is what loads, stores and read-modify-writes have
-in common; `actions` and `atomics` say what each of them does.
+An operation on a tile is one `Event` with elements. Where the elements form a region of a view or a
+run, they are checked and moved as one; otherwise one by one, in NumPy. This module is what loads,
+stores and read-modify-writes have in common; `actions` and `atomics` say what each of them does.
 """
 
 from __future__ import annotations
@@ -233,8 +233,9 @@ def scatter(parts: Sequence[Run | Places], access: Access, value: Tile) -> None:
 
 
 def index_of(block: Block, access: Access, view: TileView, index: Sequence[Tile]) -> list[Array]:
-    """The index of a view as arrays, checked against the index space; the sparse one may lie outside."""
-    op, found = access.op, []
+    """The index of a view as arrays. All but the sparse one must lie in the index space."""
+    op = access.op
+    found: list[Array] = []
     operands: Sequence[Value] = getattr(op, "index")  # noqa: B009
     for axis, tile in enumerate(index):
         if tile.poison is not None:
@@ -251,10 +252,11 @@ def index_of(block: Block, access: Access, view: TileView, index: Sequence[Tile]
         if value >= view.space[axis]:
             block.fault(
                 "view.index",
-                f"index {data.item()} along axis {axis} is outside the index space {list(view.space)} of the view",
+                f"index {data.item()} along axis {axis} is outside the index space "
+                f"{list(view.space)} of the view",
                 hint="guard the operation, or launch fewer blocks",
             )
-        found.append(value)
+        found.append(np.asarray(value))
     return found
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from reftile.interp.access import (
     Access,
+    Window,
     gather,
     index_of,
     offsets_of,
@@ -31,7 +32,7 @@ from reftile.interp.memory import STORED_POISON, Places, Run
 from reftile.interp.order import ROOT, Event, join
 from reftile.interp.plan import Apply, Maker, Plan
 from reftile.interp.shadow import row_of
-from reftile.interp.values import Tile
+from reftile.interp.values import Array, Mask, Tile
 from reftile.interp.views import (
     TensorView,
     TileView,
@@ -56,12 +57,6 @@ from reftile.ir.ops import (
 from reftile.ir.types import TensorViewType, TileType, TileViewType
 
 _I32 = np.dtype(np.int32)
-
-
-def _tile_type(op: Op, value: int) -> TileType:
-    type = op.operands[value].type
-    assert isinstance(type, TileType)
-    return type
 
 
 # The grid
@@ -235,24 +230,30 @@ def _make_load_view(op: Op, plan: Plan) -> Apply:
     return _with_inbounds(op, access, apply)
 
 
-def _window_poison(view: TileView, part: Any) -> Any:
+def _window_poison(view: TileView, part: Window) -> Mask | None:
     state = part.buffer.state
     if state is None:
         return None
     at = view.grid.offsets(part.index, part.extents)  # type: ignore[union-attr]
     size = view.dtype.storage.itemsize
-    poison = state[at[:, None] + np.arange(size)].any(axis=1)
+    poison: Mask = np.asarray(state[at[:, None] + np.arange(size)].any(axis=1))
     return poison.reshape(part.extents) if poison.any() else None
 
 
-def _pad(access: Access, extents: Any, data: Any, poison: Any, padding: float | None) -> Any:
+def _pad(
+    access: Access,
+    extents: tuple[int, ...],
+    data: Array,
+    poison: Mask | None,
+    padding: float | None,
+) -> tuple[Array, Mask | None]:
     """Put the part of a tile that lies inside its view into a whole tile."""
     whole = np.full(access.shape, 0 if padding is None else padding, access.dtype.carrier)
     inside = tuple(slice(0, e) for e in extents)
     whole[inside] = data
     if poison is None and padding is not None:
         return whole, None
-    bad = np.full(access.shape, padding is None)
+    bad: Mask = np.full(access.shape, padding is None)
     bad[inside] = False if poison is None else poison
     return whole, bad
 
@@ -291,7 +292,9 @@ def _make_store_view(op: Op, plan: Plan) -> Apply:
     return _with_inbounds(op, access, apply)
 
 
-def _set_window_state(access: Access, view: TileView, part: Any, tile: Tile, inside: Any) -> None:
+def _set_window_state(
+    access: Access, view: TileView, part: Window, tile: Tile, inside: tuple[slice, ...]
+) -> None:
     at = view.grid.offsets(part.index, part.extents)  # type: ignore[union-attr]
     bits = np.zeros(at.size, np.uint8)
     if tile.poison is not None:
@@ -317,7 +320,8 @@ def _with_inbounds(op: Op, access: Access, apply: Apply) -> Apply:
             if sure and last >= view.extents[axis]:
                 block.fault(
                     f"{op.name}.inbounds",
-                    f"the tile reaches element {int(last)} along axis {axis}, and the view ends at {view.extents[axis]}",
+                    f"the tile reaches element {int(last)} along axis {axis}, "
+                    f"and the view ends at {view.extents[axis]}",
                     hint="drop the promise `inbounds` along this axis",
                 )
         return apply(block, values)

@@ -1,7 +1,7 @@
 """What a caller passes to a launch, bound to memory and to the kernel's arguments.
 
-Arrays are bound where they are: a kernel writes into the caller's array. Arrays that share bytes share a buffer, so
-that a kernel that is given overlapping slices sees that they overlap.
+Arrays are bound where they are: a kernel writes into the caller's array. Arrays that share bytes
+share a buffer, so that a kernel that is given overlapping slices sees that they overlap.
 """
 
 from __future__ import annotations
@@ -9,12 +9,19 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reftile.interp.memory import ALIGNMENT, NEVER_WRITTEN, Buffer, Memory, memory_dtype
+from reftile.interp.memory import (
+    ALIGNMENT,
+    NEVER_WRITTEN,
+    Buffer,
+    Bytes,
+    Memory,
+    memory_dtype,
+)
 from reftile.interp.values import Tile
 from reftile.interp.views import make_tensor_view
 from reftile.ir.core import Kernel, Value
@@ -144,37 +151,16 @@ def _scalar(kernel: Kernel, value: Value, arg: Any) -> Tile:
 
 
 def _array(kernel: Kernel, index: int, value: Value, arg: Any) -> _Array:
-    type = value.type
-    element = type.element if isinstance(type, TensorViewType) else type.element.pointee  # type: ignore[union-attr]
-    wanted = memory_dtype(element)  # type: ignore[arg-type]
     fresh = isinstance(arg, Uninitialized)
-    if isinstance(arg, Uninitialized):
-        arg = arg.array
-    if isinstance(arg, Raw):
-        owner = np.frombuffer(arg.data, np.uint8)
-        found = DTYPES[arg.dtype]
-        count = owner.size * found.elements_per_unit // found.storage.itemsize
-        shape, strides = (count,), (1,)
-    elif isinstance(arg, np.ndarray):
-        owner = arg
-        found = _dtype_of(kernel, value, arg)
-        shape = arg.shape
-        strides = tuple(s // arg.itemsize for s in arg.strides)
-        if any(s % arg.itemsize for s in arg.strides) or any(s < 0 for s in arg.strides):
-            raise _bad(
-                kernel,
-                f"the strides of %{value.name} are {arg.strides} bytes: negative, or not whole elements",
-            )
-    else:
-        raise _bad(kernel, f"%{value.name}: {type} takes an array, found {arg!r}")
-    if found is TF32 or wanted is TF32:
-        found = TF32 if found.name in ("f32", "tf32") else found
+    owner, found, shape, strides = _host_array(kernel, value, arg.array if fresh else arg)
+    wanted = _wanted_dtype(value)
+    if wanted is TF32 and found.name == "f32":
+        found = TF32
     if found is not wanted:
         hint = f'pass Raw(data, "{wanted.name}")' if wanted.elements_per_unit == 2 else ""
-        raise _bad(
-            kernel, f"%{value.name} needs elements of {wanted.name}, found {found.name}", hint=hint
-        )
-    first = owner.__array_interface__["data"][0]
+        message = f"%{value.name} needs elements of {wanted.name}, found {found.name}"
+        raise _bad(kernel, message, hint=hint)
+    first = int(owner.__array_interface__["data"][0])
     last = sum((d - 1) * s for d, s in zip(owner.shape, owner.strides, strict=True) if d)
     size = last + owner.itemsize if owner.size else 0
     return _Array(
@@ -192,6 +178,38 @@ def _array(kernel: Kernel, index: int, value: Value, arg: Any) -> _Array:
     )
 
 
+def _wanted_dtype(value: Value) -> DType:
+    type = value.type
+    if isinstance(type, TensorViewType):
+        return memory_dtype(type.element)
+    assert isinstance(type, TileType) and isinstance(type.element, PointerType)
+    return type.element.pointee
+
+
+Index = tuple[int, ...]
+
+
+def _host_array(kernel: Kernel, value: Value, arg: Any) -> tuple[NDArray[Any], DType, Index, Index]:
+    """The array behind an argument, its dtype, extents and strides (in elements)."""
+    if isinstance(arg, Raw):
+        units: NDArray[Any] = np.frombuffer(arg.data, np.uint8)
+        dtype = DTYPES[arg.dtype]
+        return units, dtype, (units.size * dtype.elements_per_unit // dtype.storage.itemsize,), (1,)
+    if not isinstance(arg, np.ndarray):
+        raise _bad(kernel, f"%{value.name}: {value.type} takes an array, found {arg!r}")
+    array = cast("NDArray[Any]", arg)
+    size = array.itemsize
+    if any(s % size or s < 0 for s in array.strides):
+        steps = f"{array.strides} bytes: negative, or not whole elements"
+        raise _bad(kernel, f"the strides of %{value.name} are {steps}")
+    return (
+        array,
+        _dtype_of(kernel, value, array),
+        array.shape,
+        tuple(s // size for s in array.strides),
+    )
+
+
 def _dtype_of(kernel: Kernel, value: Value, array: NDArray[Any]) -> DType:
     try:
         found = from_numpy(array.dtype)
@@ -200,7 +218,8 @@ def _dtype_of(kernel: Kernel, value: Value, array: NDArray[Any]) -> DType:
     if found.elements_per_unit == 2:
         raise _bad(
             kernel,
-            f"%{value.name} is an array of {array.dtype} with one element in each byte, and memory holds two",
+            f"%{value.name} is an array of {array.dtype} with one element in each byte, "
+            "and memory holds two",
             hint=f'pack it (reftile.ir.packing.to_units) and pass Raw(data, "{found.name}")',
         )
     return found
@@ -226,7 +245,7 @@ def _bind_arrays(kernel: Kernel, arrays: list[_Array], memory: Memory) -> None:
     for group in sorted(groups, key=lambda g: min(a.index for a in g)):
         first, end = group[0].first, max(a.end for a in group)
         raw = (ctypes.c_uint8 * (end - first)).from_address(first)
-        data = np.frombuffer(raw, np.uint8) if end > first else np.zeros(0, np.uint8)
+        data: Bytes = np.ctypeslib.as_array(raw) if end > first else np.zeros(0, np.uint8)
         dtypes = {a.dtype for a in group}
         name = " and ".join(a.name for a in sorted(group, key=lambda a: a.index))
         dtype = group[0].dtype if len(dtypes) == 1 else None

@@ -1,7 +1,7 @@
 """Read-modify-write operations of the checked path.
 
-Elements at distinct addresses are done together. Elements that share an address are done in rounds: in round k, the
-k-th element of each address.
+Elements at distinct addresses are done together. Elements that share an address are done in rounds:
+in round k, the k-th element of each address.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def combine(mode: str, old: Array, argument: Array, dtype: DType) -> Array:
         case "addf":
             with np.errstate(all="ignore"):
                 total = canonical(old + argument)
-            # Twice rounded for the 16-bit formats, which does no harm: f32 has more than 2p + 2 bits.
+            # Twice rounded for the 16-bit formats, which does no harm: f32 has more than 2p + 2
+            # bits.
             return total if dtype.bits > 16 else convert(total, F32, dtype)
         case "max":
             return np.maximum(old, argument)
@@ -66,7 +67,7 @@ def combine(mode: str, old: Array, argument: Array, dtype: DType) -> Array:
 
 
 def rounds(offsets: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Split positions so that no two of one part share an offset; earlier positions come in earlier parts."""
+    """Split positions, in order, into parts in which no two share an offset."""
     if offsets.size <= 1:
         yield np.arange(offsets.size)
         return
@@ -107,7 +108,7 @@ def update(
     value: Tile,
     mode: str,
 ) -> Tile:
-    """Do a read-modify-write on all parts; gives the old values, poison where there was no access."""
+    """Do a read-modify-write on all parts; give the old values, poison where there was none."""
     data, bad = _flat(value, access.shape)
     old = np.zeros(access.size, access.dtype.carrier)
     old_bad = np.ones(access.size, np.bool_)
@@ -206,7 +207,7 @@ def _make_cas(op: Op, plan: Plan) -> Apply:
 def _swap(
     block: Block, access: Access, places: Places, operands: tuple[Tile, Tile]
 ) -> tuple[Array, Mask]:
-    """Compare and swap elements at distinct places; gives the old values and where they were replaced."""
+    """Compare and swap at distinct places; give the old values, and where they were replaced."""
     (wanted, wanted_bad), (new, new_bad) = (_flat(t, access.shape) for t in operands)
     before, poison = read_places(places, access.dtype)
     if poison is not None or (wanted_bad is not None and wanted_bad[places.where].any()):

@@ -1,9 +1,9 @@
 """The batched path: all blocks at once, along a leading axis, without checks.
 
-One NumPy call does an operation for all blocks of a *batch*, so the cost of interpreting it is shared. All blocks take
-each step together, which is a legal execution of a kernel without races. Where they part (an `if`,
-a loop that ends earlier for some), the batch is split, each part goes its way, and the parts are
-joined where their ways meet.
+One NumPy call does an operation for all blocks of a *batch*, so the cost of interpreting it is
+shared. All blocks take each step together, which is a legal execution of a kernel without races.
+Where they part (an `if`, a loop that ends earlier for some), the batch is split, each part goes its
+way, and the parts are joined where their ways meet.
 
 A kernel in which blocks wait for each other, or print, cannot be run like this and is refused.
 """
@@ -128,9 +128,7 @@ def _refusal(op: Op, why: str) -> ReftileError:
 
 def select(batch: Batch, rows: Rows) -> Batch:
     """The batch of some rows."""
-    env = [
-        _select_value(v, r, rows) for v, r in zip(batch.env, batch.shared.ranks, strict=True)
-    ]
+    env = [_select_value(v, r, rows) for v, r in zip(batch.env, batch.shared.ranks, strict=True)]
     return Batch(batch.blocks[rows], env, batch.shared)
 
 
@@ -200,7 +198,7 @@ def _run_region(batch: Batch, region: PlanRegion) -> list[Part]:
 
 
 Ways = tuple[list[Part], list[Part]]
-"""Parts that go on behind an operation with its results, and parts that left the region around it."""
+"""Parts that go on behind an operation, and parts that left the region around it."""
 
 
 def _run_if(batch: Batch, step: Step) -> Ways:

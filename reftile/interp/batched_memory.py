@@ -1,6 +1,7 @@
 """Memory operations of the batched path: the accesses of all blocks of a batch in one go.
 
-Nothing is checked but that accesses stay inside buffers. Where blocks touch one address, they do so in their order.
+Nothing is checked but that accesses stay inside buffers. Where blocks touch one address, they do so
+in their order.
 """
 
 from __future__ import annotations
@@ -117,9 +118,7 @@ def _make_extents(op: Op, plan: Plan) -> Apply:
     def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
         view: TensorView | TileView = values[0]
         sizes = view.shape if isinstance(view, TensorView) else view.space
-        return [
-            Tile(np.array(n, np.int64).astype(c)) for n, c in zip(sizes, carriers, strict=True)
-        ]
+        return [Tile(np.array(n, np.int64).astype(c)) for n, c in zip(sizes, carriers, strict=True)]
 
     return apply  # type: ignore[return-value]
 
@@ -128,7 +127,7 @@ def _make_extents(op: Op, plan: Plan) -> Apply:
 
 
 def _tiles(view: TileView) -> tuple[Array, tuple[int, ...]]:
-    """All whole tiles of a view as one array (index axes, then tile axes), and how many there are."""
+    """All whole tiles of a view as one array (index axes, then tile axes), and how many."""
     array = view.array
     assert array is not None
     tile = view.type.tile
@@ -254,7 +253,7 @@ def _store_one(
 
 
 def _batch_shape(batch: Batch, type: TileType, *tiles: Tile | None) -> tuple[int, ...]:
-    """The shape of the accesses of all blocks; without the batch axis if all are the same access."""
+    """The shape of all accesses; without the batch axis if all blocks make the same."""
     if any(t is not None and t.data.ndim > type.rank for t in tiles):
         return (batch.blocks.size, *type.shape)
     return type.shape

@@ -1,7 +1,7 @@
 """The checked path: every rule of the language is checked while a launch runs.
 
-The first violation is raised as a diagnosis that names the operation, the block, the element and the address.
-Failed assertions are collected and raised when the launch is over.
+The first violation is raised as a diagnosis that names the operation, the block, the element and
+the address. Failed assertions are collected and raised when the launch is over.
 """
 
 from __future__ import annotations
@@ -80,9 +80,11 @@ def _check_output(launch: Launch, buffer: Buffer) -> None:
     raise ReftileError(
         Diagnosis(
             "poison.output",
-            f"{buffer.element_at(offset)} (address 0x{buffer.address + offset:x}) is poison when the launch ends",
+            f"{buffer.element_at(offset)} (address 0x{buffer.address + offset:x}) is poison "
+            "when the launch ends",
             writer.op.span if writer is not None else NOWHERE,
-            "a masked load without padding, memory that was never written or an undefined result was stored here",
+            "stored here was a masked load without padding, memory that was never written, "
+            "or an undefined result",
             notes,
             data=data,
         )

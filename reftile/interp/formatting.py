@@ -19,7 +19,8 @@ def format_tiles(text: str, tiles: Sequence[Tile], types: Sequence[Type]) -> str
     """Return `text` with each conversion replaced by the next tile.
 
     Raises:
-        ValueError: more or fewer conversions than tiles, or a `%` that begins none; the text says which.
+        ValueError: more or fewer conversions than tiles, or a `%` that begins none; the text says
+            which.
     """
     operands = list(zip(tiles, types, strict=True))
     pieces: list[str] = []

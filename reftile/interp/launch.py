@@ -36,7 +36,8 @@ class Report:
     """What a launch did.
 
     blocks: how many ran. operations: memory operations that the checked path executed.
-    printed: the texts of `print_tko`, in the order they ran. schedule, seed: as given; they repeat the run.
+    printed: the texts of `print_tko`, in the order they ran. schedule, seed: as given; they repeat
+        the run.
     """
 
     blocks: int
@@ -64,11 +65,14 @@ def interpret(
 ) -> Report:
     """Run a kernel over a grid of blocks.
 
-    program: a kernel, or a module with the kernel called `name` (needed if it has several) and its globals.
+    program: a kernel, or a module with the kernel called `name` (needed if it has several) and its
+        globals.
     grid: blocks along one to three axes.
-    args: one for each argument: a NumPy array (types of ml_dtypes too) or `Raw` bytes for a pointer or a tensor
-        view, a number for a scalar. `Uninitialized(array)` must be written before it is read.
-    check: False runs all blocks at once along a leading axis, without any checks, or says why it cannot.
+    args: one for each argument: a NumPy array (types of ml_dtypes too) or `Raw` bytes for a pointer
+        or a tensor view, a number for a scalar. `Uninitialized(array)` must be written before it is
+        read.
+    check: False runs all blocks at once along a leading axis, without any checks, or says why it
+        cannot.
     schedule: in which order things happen: "program", "topo" or "adversarial" (see `schedule`).
     seed: of the schedule; the same seed gives the same run.
     progress: called with (blocks done, blocks in all).

@@ -1,11 +1,12 @@
 """The machine: blocks advance through a plan and make instances of its steps.
 
-A block is a coroutine. Its control (loops, branches, the order of the text) advances and, for each operation it comes to,
-either runs it at once or, when execution is *deferred*, makes an `Instance` that waits for its inputs. An instance of a
-memory operation whose inputs are there is ready and stays so until the schedule picks it. Values that are not there
-yet are `Cell`s; control forces one only to decide a branch or a bound. In this way the operations of later
-iterations, of code behind a branch and of other blocks may all run before one that came earlier, whenever tokens and
-data permit it.
+A block is a coroutine. Its control (loops, branches, the order of the text) advances and, for each
+operation it comes to, either runs it at once or, when execution is *deferred*, makes an `Instance`
+that waits for its inputs. An instance of a memory operation whose inputs are there is ready and
+stays so until the schedule picks it. Values that are not there yet are `Cell`s; control forces one
+only to decide a branch or a bound. In this way the operations of later iterations, of code behind a
+branch and of other blocks may all run before one that came earlier, whenever tokens and data permit
+it.
 
 What a coroutine yields tells the schedule why it stopped:
 
@@ -124,8 +125,8 @@ class Launch:
 class Block:
     """One block of the grid while it runs.
 
-    step: the one being executed, for messages. number, sequence: of the operation instance being executed, and of the
-        last one that control has made.
+    step: the one being executed, for messages. number, sequence: of the operation instance being
+        executed, and of the last one that control has made.
     allocated: live buffers of `alloca`, innermost region last.
     pending: instances made and not executed yet.
     """
@@ -172,7 +173,7 @@ class Block:
         op: Op | None = None,
         shape: tuple[int, ...] = (),
     ) -> NoReturn:
-        """Raise what is wrong at an operation of this block (the one being executed), at an element."""
+        """Raise what is wrong at an element of an operation: the one being executed, or `op`."""
         if op is None:
             assert self.step is not None
             op = self.step.op
@@ -210,8 +211,8 @@ class Block:
             f"{what} is poison: it has no defined value",
             position,
             None,
-            "poison comes from memory that was never written, a masked or padded element without a value, "
-            "or an undefined result",
+            "poison comes from memory that was never written, a masked or padded element "
+            "without a value, or an undefined result",
             op,
             where.shape,
         )
@@ -344,8 +345,10 @@ _CONTROL = {"if": _run_if, "for": _run_for, "loop": _run_loop}
 class _Spin:
     """Tells an iteration that only looked at memory from one that got on.
 
-    A block is *stuck* at a version of memory if an iteration carried on what it was given and memory stayed as it
-    was: it will do the same for ever unless another block changes memory. `block.stuck` is that version, or -1.
+    A block is *stuck* at a version of memory if an iteration carried on what it was given and
+    memory stayed as it
+    was: it will do the same for ever unless another block changes memory. `block.stuck` is that
+        version, or -1.
     """
 
     def __init__(self, block: Block) -> None:
@@ -364,7 +367,7 @@ class _Spin:
 
 
 def _same(before: Any, after: Any) -> bool:
-    """True if a carried value stayed as it was; tokens do not count, what is not there yet differs."""
+    """True if a carried value stayed as it was. Tokens always do, what is not there yet never."""
     if before is after:
         return True
     if isinstance(before, Cell):
@@ -384,7 +387,7 @@ def _same(before: Any, after: Any) -> bool:
 
 
 def _issue(block: Block, step: Step) -> bool:
-    """Make an instance of a step, or run it now if it is pure and can; True for a memory operation."""
+    """Make an instance of a step, or run it now if it is pure; True for a memory operation."""
     env = block.env
     block.sequence += 1
     inputs: list[Any] = []
@@ -416,7 +419,7 @@ def _issue(block: Block, step: Step) -> bool:
 
 
 def execute(instance: Instance) -> list[Block]:
-    """Run an instance and all pure ones that wait for nothing else; give the blocks that can go on."""
+    """Run an instance, and the pure ones that only waited for it; give the blocks that woke."""
     woken: list[Block] = []
     stack = [instance]
     while stack:

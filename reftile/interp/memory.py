@@ -1,14 +1,16 @@
 """Global memory: buffers at guarded addresses, and what the bytes of each are worth.
 
-Every buffer has its own range of addresses with a guard around it, so that a pointer that leaves it meets nothing.
-The arrays of the host are bound, not copied: what a kernel stores is in the caller's array at once.
+Every buffer has its own range of addresses with a guard around it, so that a pointer that leaves it
+meets nothing. The arrays of the host are bound, not copied: what a kernel stores is in the caller's
+array at once.
 
 Next to its bytes a buffer may keep a *state* per byte, which says which bytes are no defined value:
 
     0 defined    1 never written    2 poison was stored
 
-A byte of two 4-bit elements has the state of the low one in bits 0-1 and of the high one in bits 2-3; a state
-written for whole bytes fills both. A buffer without any such byte keeps no state at all.
+A byte of two 4-bit elements has the state of the low one in bits 0-1 and of the high one in bits
+2-3; a state written for whole bytes fills both. A buffer without any such byte keeps no state at
+all.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ STORED_POISON = 0b1010
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Fault: TypeAlias = Callable[[str, str, int, int], NoReturn]
-"""`fault(rule, message, position, address)`: the access of the tile's element at flat `position` is wrong."""
+"""`fault(rule, message, position, address)`: the access of the tile's element at flat `position` is
+wrong.
+"""
 
 
 def memory_dtype(element: Element) -> DType:
@@ -53,7 +57,8 @@ class Buffer:
 
     readable, writable: what the access modes of the arguments it is bound to allow.
     visible: the host looks at it when the launch is over.
-    released: by byte offset, the release stores that a load there may synchronise with (see `order`).
+    released: by byte offset, the release stores that a load there may synchronise with (see
+        `order`).
     """
 
     __slots__ = (
@@ -93,7 +98,7 @@ class Buffer:
         self._units: dict[tuple[np.dtype[Any], int], Array] = {}
 
     def units(self, storage: np.dtype[Any], offset: int) -> Array:
-        """The bytes as storage units, beginning at the first that `offset` is a whole number of units from."""
+        """The bytes as storage units; `offset` lies between two of them."""
         phase = offset % storage.itemsize
         key = storage, phase
         found = self._units.get(key)
@@ -176,7 +181,8 @@ class Memory:
         if address < buffer.address:
             text = f"{buffer.address - address} bytes before `{buffer.name}`"
         elif address < buffer.end:
-            text = f"in `{buffer.name}`, but its last {address + size_bytes - buffer.end} bytes are not"
+            outside = address + size_bytes - buffer.end
+            text = f"in `{buffer.name}`, but the last {outside} bytes of the access are not"
         else:
             text = f"{address - buffer.end} bytes behind the end of `{buffer.name}`"
         return "memory.out_of_bounds", f"{where} lies {text} ({buffer.data.size} bytes)"
@@ -257,7 +263,7 @@ def _resolve_each(
         what = f", in `{buffer.name}`" if buffer and buffer.address <= address < buffer.end else ""
         fault(
             "memory.misaligned",
-            f"address 0x{address:x}{what} is not a multiple of the {size_bytes} bytes of an element",
+            f"address 0x{address:x}{what} is not a multiple of {size_bytes}, an element's size",
             position,
             address,
         )
@@ -348,7 +354,7 @@ def write_places(places: Places, dtype: DType, values: Array, poison: Mask | Non
 
 
 def _any_byte(state: Bytes) -> Mask | None:
-    bad = state.any(axis=-1)
+    bad: Mask = np.asarray(state.any(axis=-1))
     return bad if bad.any() else None
 
 

@@ -1,17 +1,20 @@
 """What happens before what: clocks over the token graph, release and acquire, and data races.
 
-A block has no threads: its memory operations form a graph by their tokens. The graph is cut into *chains* greedily: an
-operation continues the chain of the token it takes if it is the first to do so, else it begins a new one. An
-operation instance (an `Event`) is then a chain and a count, and a *clock* says, per chain, up to which count
-everything has happened. A token carries the clock of what it waits for; joining tokens joins clocks; an acquire joins
-the clock of the release it reads from. `e` happens before `f` exactly if the clock of `f` covers `e`.
+A block has no threads: its memory operations form a graph by their tokens. The graph is cut into
+    *chains* greedily: an
+operation continues the chain of the token it takes if it is the first to do so, else it begins a
+new one. An operation instance (an `Event`) is then a chain and a count, and a *clock* says, per
+chain, up to which count everything has happened. A token carries the clock of what it waits for;
+joining tokens joins clocks; an acquire joins the clock of the release it reads from. `e` happens
+before `f` exactly if the clock of `f` covers `e`.
 
-The elements of one operation share one event: they have the same order, scope, size and clock. Initial contents
-happen before everything and the host's look at the end after everything, so neither appears here.
+The elements of one operation share one event: they have the same order, scope, size and clock.
+Initial contents happen before everything and the host's look at the end after everything, so
+neither appears here.
 
-Beside each buffer stands a *shadow*: which events wrote and read a location and are not superseded. `Shadow` keeps it
-per region as long as all accesses use one division of the buffer into disjoint regions, which is how tiles are
-nearly always used, and falls back to single elements otherwise.
+Beside each buffer stands a *shadow*: which events wrote and read a location and are not superseded.
+`Shadow` keeps it per region as long as all accesses use one division of the buffer into disjoint
+regions, which is how tiles are nearly always used, and falls back to single elements otherwise.
 """
 
 from __future__ import annotations
@@ -100,7 +103,7 @@ class Summary:
 
 
 class Raced(Exception):
-    """Two events race; `index` is the access of the later one, in the order the shadow was given."""
+    """Two events race; `index` is the access of the later one, as the shadow was given it."""
 
     def __init__(self, earlier: Event, later: Event, index: int) -> None:
         super().__init__("race")
@@ -112,7 +115,7 @@ Heads: TypeAlias = "tuple[tuple[Event, Clock], ...]"
 
 @dataclass(slots=True, eq=False)
 class Released:
-    """The state of one location for synchronisation: its last write, and the releases it carries on."""
+    """What a load of a location synchronises with: its last write, and what that carries on."""
 
     last: Event
     heads: Heads
@@ -122,7 +125,8 @@ class Released:
 class Order:
     """The events of a launch and sets of them.
 
-    A set of events is a number: 0 is empty, others are made by `add`. Equal histories have equal numbers.
+    A set of events is a number: 0 is empty, others are made by `add`. Equal histories have equal
+        numbers.
     synchronised: (release, acquire) pairs, for the explanation of races.
     """
 
@@ -213,7 +217,7 @@ class Order:
         return found
 
     def conflict(self, event: Event, others: int) -> Event | None:
-        """A member of `others` that neither happens before `event` nor is morally strong with it."""
+        """A member of `others` that is not before `event` and not morally strong with it."""
         if others == 0:
             return None
         common = self.summaries[others]
@@ -235,7 +239,7 @@ class Order:
         return None
 
     def supersede(self, event: Event, others: int) -> int:
-        """`others` with `event`, without members that no later event can race with unless it races with `event`."""
+        """`others` with `event`, which may stand for members that it covers."""
         if others == 0:
             return self.add(0, event)
         parent = self.parents[others]
@@ -248,7 +252,7 @@ class Order:
         return self.add(self.without_covered(event, others), event)
 
     def without_covered(self, event: Event, others: int) -> int:
-        """`others` without the members that `event` covers; a strong event looks at the latest few only."""
+        """`others` without what `event` covers; a strong event looks at the latest few only."""
         if not event.clock:
             return others
         kept: list[Event] = []
@@ -275,7 +279,8 @@ class Order:
         if other is not None:
             raise Raced(other, event, 0)
         if event.is_write:
-            # A read-modify-write conflicts with all that its read alone would: one set is enough for it.
+            # A read-modify-write conflicts with all that its read alone would: one set is enough
+            # for it.
             left = self.without_covered(event, readers) if readers else 0
             return self.supersede(event, writers), left
         return writers, self.supersede(event, readers)
@@ -283,7 +288,7 @@ class Order:
     # Release and acquire
 
     def acquire(self, event: Event, buffer: Buffer, offsets: list[int]) -> None:
-        """Let `event`, an acquire that reads at `offsets`, synchronise with the releases it reads from."""
+        """Let an acquire that reads at `offsets` synchronise with the releases it reads from."""
         clock: dict[int, int] | None = None
         for offset in offsets:
             found = buffer.released.get(offset)
@@ -299,7 +304,7 @@ class Order:
             event.clock = clock
 
     def publish(self, event: Event, buffer: Buffer, offsets: list[int], is_pair: bool) -> None:
-        """Note that `event` wrote at `offsets`: releases begin, read-modify-writes carry on, others end."""
+        """Note a write at `offsets`: a release begins, a pair carries on, any other ends."""
         released = buffer.released
         if not released and not event.releases:
             return
@@ -315,7 +320,10 @@ class Order:
 
 
 def morally_strong(e: Event, f: Event) -> bool:
-    """True if both are strong, of one size (they share a byte, so then one location), and in each other's scope."""
+    """True if both are strong, of one size, and in each other's scope.
+
+    They share a byte and are aligned: with one size, they have one location.
+    """
     return (
         e.scope >= 0
         and f.scope >= 0
@@ -330,7 +338,7 @@ def happens_before(e: Event, f: Event) -> bool:
 
 
 def _covers(event: Event, earlier: Event) -> bool:
-    """True if whatever races with `earlier` from now on races with `event` too, or is ordered after it."""
+    """True if what races with `earlier` from now on races with `event` too."""
     return event.clock.get(earlier.chain, 0) >= earlier.count and (
         event.scope < 0
         or (
@@ -342,7 +350,7 @@ def _covers(event: Event, earlier: Event) -> bool:
 
 
 def _forget(released: dict[int, Released], offset: int, size_bytes: int) -> None:
-    """Drop what a write to [offset, offset + size) ends. Accesses are aligned and of at most 8 bytes."""
+    """Drop what a write to [offset, offset + size) ends; accesses have at most 8 bytes."""
     released.pop(offset, None)
     if len(released) == 0:
         return

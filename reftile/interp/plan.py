@@ -1,9 +1,11 @@
 """Plans: a kernel made ready to run, once, so that running an operation is one call.
 
-Every value of the kernel gets a slot of an *environment*, a list that each block has for itself. An operation becomes
-a `Step`: the slots it reads, the slots it writes, and a function between them. Constants, and whatever is computed
-from constants alone, are evaluated here and stand in the environment from the beginning; what depends on the
-launch but not on the block is evaluated by the first block that comes to it.
+Every value of the kernel gets a slot of an *environment*, a list that each block has for itself. An
+operation becomes
+a `Step`: the slots it reads, the slots it writes, and a function between them. Constants, and
+    whatever is computed
+from constants alone, are evaluated here and stand in the environment from the beginning; what
+depends on the launch but not on the block is evaluated by the first block that comes to it.
 
 A plan does not know in which order things will run; see `machine` and `schedule`.
 """
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
     from reftile.interp.machine import Block
 
 Apply: TypeAlias = "Callable[[Block, list[Any]], Sequence[Any]]"
-"""`apply(block, values)`: the results of a step from the values of its inputs, on behalf of a block."""
+"""`apply(block, values)`: the results of a step from the values of its inputs, on behalf of a
+block.
+"""
 Maker: TypeAlias = "Callable[[Op, Plan], Apply]"
 """Make the function of a step that is not pure."""
 
@@ -40,9 +44,10 @@ NO_VALUE = 0
 class Step:
     """One operation of a kernel.
 
-    inputs: slots of the operands by port, NO_VALUE for an absent one, then of what its regions use from outside.
-    kind: `pure` and `now` run as soon as their inputs are there; `control` is run by the machine; a schedule may put
-        off `load`, `store`, `update` and `effect`.
+    inputs: slots of the operands by port, NO_VALUE for an absent one, then of what its regions use
+        from outside.
+    kind: `pure` and `now` run as soon as their inputs are there; `control` is run by the machine; a
+        schedule may put off `load`, `store`, `update` and `effect`.
     spins: it is a loop in which a block may wait for another.
     """
 
@@ -74,9 +79,11 @@ class PlanRegion:
 class Plan:
     """A kernel made ready.
 
-    template: the environment of a new block: None at NO_VALUE, constants, and nothing elsewhere yet.
+    template: the environment of a new block: None at NO_VALUE, constants, and nothing elsewhere
+        yet.
     used: values that something uses; results that nothing uses need not be made.
-    known, uniform: values that are constants, and values that are the same for all blocks of a launch.
+    known, uniform: values that are constants, and values that are the same for all blocks of a
+        launch.
     """
 
     kernel: Kernel
@@ -98,7 +105,7 @@ class Plan:
 
 
 def make_plan(kernel: Kernel, makers: Mapping[str, Maker]) -> Plan:
-    """Make a kernel ready. `makers` gives, by name, the operations that are neither pure nor control.
+    """Make a kernel ready; `makers` has the operations that are neither pure nor control.
 
     Raises:
         ReftileError: the kernel has an operation that cannot be run here.
@@ -225,7 +232,7 @@ def _refuse(rule: str, message: str, where: Mask) -> None:
 
 
 def _fold(plan: Plan, op: Op) -> bool:
-    """Evaluate an operation on constants now; one that breaks a rule is left for when it is reached."""
+    """Evaluate an operation on constants, unless it breaks a rule: that must be reached."""
     if op.name in plan.makers or op.name in CONTROL or op.regions:
         return False
     if not op.definition.is_pure or not all(v in plan.known for v in op.operands):

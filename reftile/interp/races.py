@@ -108,17 +108,22 @@ def _advise_between(launch: Launch, first: Event, second: Event) -> str:
             after = second is acquire or happens_before(acquire, second)
             if after and not before:
                 return (
-                    f"block {launch.block_name(first.block)} publishes too early: pass token={_token_of(first.op)} to "
-                    f"the release `{release.op.name}` of line {release.op.span.line}"
+                    f"block {launch.block_name(first.block)} publishes too early: pass "
+                    f"token={_token_of(first.op)} to the release "
+                    f"`{release.op.name}` of line {release.op.span.line}"
                 )
             if before and not after:
                 return (
-                    f"block {launch.block_name(second.block)} does not wait: pass the token of the acquire "
-                    f"`{acquire.op.name}` of line {acquire.op.span.line}, {_token_of(acquire.op)}, to the "
+                    f"block {launch.block_name(second.block)} does not wait: pass the token of the "
+                    f"acquire `{acquire.op.name}` of line {acquire.op.span.line}, "
+                    f"{_token_of(acquire.op)}, to the "
                     f"`{second.op.name}` of line {second.op.span.line}"
                 )
     if first.op is second.op:
         return "give each block elements of its own, or use a read-modify-write"
     if morally_strong(first, second):
         return ""
-    return "order them: a release store behind the first, and before the second an acquire load that reads it"
+    return (
+        "order them: a release store behind the first, "
+        "and before the second an acquire load that reads it"
+    )

@@ -1,9 +1,9 @@
-"""Schedules: who runs next. All are legal, all are repeatable, none is fair to a program that relies on luck.
+"""Schedules: who runs next. All are legal, all are repeatable.
 
     program       blocks in order, each operation at once
     topo          any ready operation or any block's control, at random by seed
-    adversarial   loads as early and stores as late as tokens allow, blocks in reverse; with a seed other than 0,
-                  by priorities that change a few times (the PCT method), which finds bugs that need few reorderings
+    adversarial   loads as early and stores as late as tokens allow, blocks in reverse; with a seed
+                  other than 0, by random priorities that change a few times (the PCT method)
 
 A program without races whose tokens fix all its results gives the same bits under all of them.
 """
@@ -28,7 +28,7 @@ MOST_PENDING = 4_096
 
 
 def run_program(launch: Launch, blocks: Iterator[Block], finished: Finished) -> None:
-    """Run blocks in order; one that spins waits for the others if the progress declaration allows it."""
+    """Run blocks in order; one that spins lets the others run, if progress is declared."""
     waiting: deque[Block] = deque()
     rounds = 0
     while True:
@@ -68,7 +68,7 @@ def _advance(launch: Launch, block: Block) -> Cell | Stop | None:
 
 
 class _Deferred:
-    """What the deferred schedules share: which blocks can go on, which spin, which instances are ready."""
+    """What the deferred schedules share: which blocks can go on, and which spin."""
 
     def __init__(self, launch: Launch, blocks: list[Block], finished: Finished) -> None:
         self.launch = launch
@@ -113,7 +113,7 @@ class _Deferred:
             self.end(block)
 
     def release_parked(self) -> None:
-        """Let spinning blocks look again once memory has changed, or once nothing else is left to do."""
+        """Let spinning blocks look again once memory has changed, or nothing else is left."""
         if not self.parked:
             return
         launch = self.launch
@@ -173,7 +173,7 @@ def run_adversarial(launch: Launch, blocks: list[Block], finished: Finished, see
 
 
 CHANGE_POINTS = 3
-"""Times that a run by priority changes its mind: it finds, with a fair chance, bugs of that depth."""
+"""Times that a run by priority changes its mind: the depth of the bugs it looks for."""
 CHANGE_WITHIN = 64
 """Steps within which the first changes happen; each later one may come twice as late."""
 
@@ -181,7 +181,8 @@ CHANGE_WITHIN = 64
 def _run_by_priority(launch: Launch, blocks: list[Block], finished: Finished, seed: int) -> None:
     """Each block's control and each operation of each block has a priority; the highest runs.
 
-    Source: Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs".
+    Source: Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding
+        Bugs".
     """
     random = Random(seed)
     state = _Deferred(launch, blocks, finished)
@@ -248,7 +249,10 @@ def _raise_waiting(launch: Launch, waiting: deque[Block], rule: str, message: st
     notes = tuple(_wait_line(launch, b) for b in list(waiting)[:8])
     if len(waiting) > 8:
         notes = (*notes, (f"and {len(waiting) - 8} more", None))
-    hint = "a token must lead from each load of the loop to the next, and some block must store what they wait for"
+    hint = (
+        "a token must lead from each load of the loop to the next, "
+        "and some block must store what they wait for"
+    )
     data: dict[str, object] = {"blocks": [b.id for b in waiting]}
     raise ReftileError(Diagnosis(rule, message, span, hint, notes, data=data))
 
@@ -258,7 +262,8 @@ def _raise_lonely_spin(launch: Launch, block: Block) -> NoReturn:
     raise ReftileError(
         Diagnosis(
             "progress.needs_co_residency",
-            f"block {launch.block_name(block.linear)} waits for another block, and the kernel does not say that blocks run together",
+            f"block {launch.block_name(block.linear)} waits for another block, "
+            "and the kernel does not say that blocks run together",
             span,
             'declare it: attributes {progress = "cooperative"} on the kernel',
             (_wait_line(launch, block),),

@@ -1,8 +1,9 @@
 """The shadow of a buffer: which events touched each location last.
 
-A *grid* divides a buffer into regions, one for each index: the tiles of a partition view, or runs of equal length. While
-one grid with disjoint regions is enough, the shadow holds one pair of event sets for each region. As soon as a write
-meets a second grid, or elements that form no region, all is spread to elements once and for all.
+A *grid* divides a buffer into regions, one for each index: the tiles of a partition view, or runs
+of equal length. While one grid with disjoint regions is enough, the shadow holds one pair of event
+sets for each region. As soon as a write meets a second grid, or elements that form no region, all
+is spread to elements once and for all.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def _push(array: NDArray[np.int32], at: Offsets, event: Event, order: Order) -> 
 
 
 class _Elements:
-    """Event sets per granule: the largest unit that every access so far covers wholly or not at all."""
+    """Event sets per granule: the largest unit that no access so far has cut."""
 
     __slots__ = ("granule", "phase", "readers", "writers")
 

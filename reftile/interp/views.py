@@ -1,4 +1,4 @@
-"""Views at run time: a tensor view is a strided array over a buffer, a tile view cuts tiles out of it."""
+"""Views at run time: strided arrays over buffers, and the tiles cut out of them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ Fault = Callable[[str, str, int, int], NoReturn]
 class TensorView:
     """A strided array in memory.
 
-    array: the storage units, if the whole view lies in one buffer and elements are whole units; else None,
-        and every access goes element by element (so that only what is touched must be there).
+    array: the storage units, if the whole view lies in one buffer and elements are whole units;
+        else None, and every access goes element by element (so that only what is touched must be
+        there).
     """
 
     type: TensorViewType
