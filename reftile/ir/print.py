@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reftile.ir.attributes import Attribute, Dense, attribute_text, float_text, quote
+from reftile.ir.attributes import Attribute, Dense, attribute_text, quote
 from reftile.ir.core import Block, Kernel, Module, Op, Value
 from reftile.ir.define import AttributeSpec
 from reftile.ir.types import TileType
@@ -135,7 +135,4 @@ class _Printer:
             return f"@{value}"
         if spec.kind == "layout":
             return quote(str(value))
-        if spec.kind == "numbers" and isinstance(value, tuple):
-            numbers = (float_text(v) if isinstance(v, float) else str(v) for v in value)
-            return "[" + ", ".join(numbers) + "]"
         return attribute_text(value, spec.kind)
