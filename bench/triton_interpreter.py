@@ -1,7 +1,8 @@
-"""The three workloads of `bench/interpreter.py` in Triton's interpreter, run as a process of its own.
+"""The three workloads of `bench/interpreter.py` in Triton's interpreter, run as a process of its
+own.
 
-Prints one JSON object {workload: seconds}, the best of the runs asked for. Triton reads TRITON_INTERPRET when it is
-imported, so this cannot share a process with a compiled Triton.
+Prints one JSON object {workload: seconds}, the best of the runs asked for. Triton reads
+TRITON_INTERPRET when it is imported, so this cannot share a process with a compiled Triton.
 """
 
 from __future__ import annotations
