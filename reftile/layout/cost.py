@@ -14,6 +14,7 @@ from itertools import product
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reftile.layout.atoms import memory
 from reftile.layout.atoms_memory import SPANS, padded
@@ -166,16 +167,20 @@ def count_conflicts(addresses: Indices, width_bytes: int) -> Conflicts:
     """Count passes for byte addresses by (instruction, lane, warp), -1 for idle lanes.
 
     Lanes go together as far as 128 bytes reach: 32 with up to 4 bytes each, 16 with 8, 8 with 16.
-    Within a group, a pass serves one word per bank; lanes that want the same word share it.
+    Neighbouring groups (0 and 1, 2 and 3) go together if every lane of the warp wants the same as
+    its neighbour at distance 1, or every lane the same as that at distance 2. Within a group, a
+    pass serves one word per bank; lanes that want the same word share it. An instruction takes at
+    least one pass per group, but a group that is idle leaves its pass to the others.
 
-    Source: CUDA programming guide, "Shared Memory" of compute capability 5.x and later; the groups
-    of half and quarter warps are those that CUTLASS's and other people's layouts assume.
+    Source: CUDA programming guide, "Shared Memory" of compute capability 5.x and later, for banks;
+    the groups were measured on an H200, where a load takes one cycle per pass
+    (tests/layout/test_on_hopper.py).
     """
     lanes = addresses.shape[1]
-    together = max(1, min(lanes, 128 // max(4, width_bytes)))
-    by_group = np.moveaxis(addresses, 1, -1).reshape(-1, lanes // together, together)
-    words = by_group[..., None] // 4 + np.arange(max(1, width_bytes // 4))
-    words = np.where(by_group[..., None] < 0, -1, words).reshape(*by_group.shape[:2], -1)
+    by_lane = np.moveaxis(addresses, 1, -1).reshape(-1, lanes)
+    groups, count = _groups(by_lane, max(1, min(lanes, 128 // max(4, width_bytes))))
+    words = groups[..., None] // 4 + np.arange(max(1, width_bytes // 4))
+    words = np.where(groups[..., None] < 0, -1, words).reshape(*groups.shape[:2], -1)
     words = np.sort(words, axis=-1)
     first = np.ones(words.shape, bool)
     first[..., 1:] = words[..., 1:] != words[..., :-1]
@@ -183,14 +188,39 @@ def count_conflicts(addresses: Indices, width_bytes: int) -> Conflicts:
     passes = np.zeros(words.shape[:2], np.int64)
     for bank in range(BANKS):
         passes = np.maximum(passes, np.sum(first & (words % BANKS == bank), axis=-1))
-    busy = np.any(words >= 0, axis=-1)
-    per_instruction = passes.sum(axis=-1)
+    least = count * np.any(by_lane >= 0, axis=-1)
+    per_instruction = np.maximum(passes.sum(axis=-1), least)
     return Conflicts(
         instructions=len(per_instruction),
         wavefronts=int(per_instruction.sum()),
-        ideal=int(busy.sum()),
+        ideal=int(least.sum()),
         worst=int(passes.max(initial=0)),
     )
+
+
+def _groups(by_lane: Indices, together: int) -> tuple[Indices, Indices]:
+    """Arrange each row of lanes in groups that go together; also return how many groups there are.
+
+    Where two groups are one, the first holds both and the second is left idle.
+    """
+    rows, lanes = by_lane.shape
+    count = np.full(rows, lanes // together, np.int64)
+    if lanes == together:
+        return by_lane[:, None, :], count
+    merged = _in_pairs(by_lane, 1) | _in_pairs(by_lane, 2)
+    pairs = by_lane.reshape(rows, -1, 2, together)
+    groups = np.full((*pairs.shape[:3], 2 * together), -1, np.int64)
+    groups[..., :together] = pairs
+    groups[merged, :, 0, together:] = pairs[merged, :, 1]
+    groups[merged, :, 1] = -1
+    count[merged] //= 2
+    return groups.reshape(rows, -1, 2 * together), count
+
+
+def _in_pairs(addresses: Indices, distance: int) -> NDArray[np.bool_]:
+    """Does every lane want the same as its neighbour at a distance? Idle lanes agree with any."""
+    partner = addresses[:, np.arange(addresses.shape[1]) ^ distance]
+    return np.all((addresses == partner) | (addresses < 0) | (partner < 0), axis=-1)
 
 
 @dataclass(frozen=True, slots=True)

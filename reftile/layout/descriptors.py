@@ -64,14 +64,18 @@ class MatrixDescriptor:
         return self.constant_bits() | (start & 0x3FFFF) >> 4 | self.base_offset(address) << 49
 
     def base_offset(self, address: int) -> int:
-        """Return the base offset field for a buffer at `address`."""
-        return 0 if self.span == _CHUNK_BYTES else address >> 7 & (self.span // 16 - 1)
+        """Return the base offset field for a buffer at `address`: 0 if it is aligned.
+
+        Source: PTX ISA 9.2, "Matrix base offset" of wgmma and tcgen05 descriptors.
+        """
+        aligned = self.span == _CHUNK_BYTES or address % self.alignment_bytes == 0
+        return 0 if aligned else address >> 7 & 7
 
     def encode_tcgen05(self, address: int, mn: int = 0, k: int = 0) -> int:
         """Return the descriptor for tcgen05.mma, which differs in the swizzle field and a version.
 
         Source: PTX ISA 9.2, "Shared memory descriptor" of tcgen05: bits 46..48 hold 1, 61..63 the
-        swizzle (0 none, 2 128 bytes, 4 64 bytes, 6 32 bytes). Not yet tried on hardware.
+        swizzle (0 none, 2 128 bytes, 4 64 bytes, 6 32 bytes). Not tried on hardware.
         """
         start = address + self.starts[mn][k]
         strides = self.leading_bytes >> 4 << 16 | self.stride_bytes >> 4 << 32

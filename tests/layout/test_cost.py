@@ -84,6 +84,21 @@ def test_wide_accesses_go_by_half_and_quarter_warps() -> None:
     assert count_conflicts(lanes(*range(0, 4096, 128)), 16).wavefronts == 32
 
 
+def test_lanes_that_agree_in_pairs_go_together() -> None:
+    neighbours = count_conflicts(lanes(*(x // 2 * 8 for x in range(32))), 8)
+    assert (neighbours.wavefronts, neighbours.ideal) == (1, 1)
+    assert count_conflicts(lanes(*(x // 2 * 16 for x in range(32))), 16).wavefronts == 2
+    assert count_conflicts(lanes(*(x % 16 * 8 for x in range(32))), 8).wavefronts == 2
+    half = [x // 2 * 8 if x < 16 else x * 8 for x in range(32)]
+    assert count_conflicts(lanes(*half), 8).wavefronts == 2
+
+
+def test_wide_instructions_take_a_pass_per_group() -> None:
+    assert count_conflicts(lanes(*range(0, 64, 8), *[-1] * 24), 8).wavefronts == 2
+    assert count_conflicts(lanes(*range(0, 1024, 128), *[-1] * 24), 16).wavefronts == 8
+    assert count_conflicts(lanes(0, *[-1] * 31), 16).wavefronts == 2
+
+
 def test_idle_lanes_take_no_pass() -> None:
     found = count_conflicts(lanes(*[-1] * 31, 0), 4)
     assert (found.wavefronts, found.ideal) == (1, 1)
