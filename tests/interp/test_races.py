@@ -103,7 +103,9 @@ def test_blocks_that_store_to_one_place_race(options: dict[str, Any]) -> None:
     body = """
     %q = offset %p, %b : tile<ptr<i32>>
     %u = store_ptr_tko %q, %bx {ordering = weak} : token"""
-    one = program("%p: tile<ptr<i32>>", f"%b = divi %bx, %one {{signedness = signed}} : tile<i32>{body}")
+    one = program(
+        "%p: tile<ptr<i32>>", f"%b = divi %bx, %one {{signedness = signed}} : tile<i32>{body}"
+    )
     run(one, 4, [zeros(4, np.int32)], **options)
     half = one_half(body)
     found = violation(half, 4, [zeros(4, np.int32)], **options)
@@ -159,7 +161,8 @@ def message_passing(
     }} otherwise {{
       %t0 = make_token : token
       %s = loop %t0 : token body(%t: token) {{
-        %v, %u = load_ptr_tko %flag, token=%t {{ordering = {acquire}, scope = {scope}}} : tile<i32>, token
+        %v, %u = load_ptr_tko %flag, token=%t {{
+          ordering = {acquire}, scope = {scope}}} : tile<i32>, token
         %up = cmpi %v, %one {{predicate = equal, signedness = signed}} : tile<i1>
         if %up then {{
           break %u
@@ -238,7 +241,8 @@ def relay(link: str) -> Module:
 
 def test_a_read_modify_write_carries_a_release_on_and_a_store_does_not() -> None:
     args = [zeros(1, np.int32), zeros(1, np.int32)]
-    rmw = "%o, %t = atomic_rmw_tko %flag, %one {ordering = relaxed, scope = device, mode = add} : tile<i32>, token"
+    how = "{ordering = relaxed, scope = device, mode = add}"
+    rmw = f"%o, %t = atomic_rmw_tko %flag, %one {how} : tile<i32>, token"
     run(relay(rmw), 3, args)
     args = [zeros(1, np.int32), zeros(1, np.int32)]
     store = "%t = store_ptr_tko %flag, %two {ordering = relaxed, scope = device} : token"
@@ -246,11 +250,15 @@ def test_a_read_modify_write_carries_a_release_on_and_a_store_does_not() -> None
 
 
 def test_a_failed_compare_and_swap_only_reads() -> None:
-    swap = "%o, %t = atomic_cas_tko %p, %{} , %bx {{ordering = relaxed, scope = device}} : tile<i32>, token"
+    how = "{ordering = relaxed, scope = device}"
     load = "%v, %u = load_ptr_tko %p {ordering = weak} : tile<i32>, token\n"
-    failing = program("%p: tile<ptr<i32>>", load + swap.format("one").replace(" ,", ","))
+
+    def swap(expected: str) -> str:
+        return f"%o, %t = atomic_cas_tko %p, %{expected}, %bx {how} : tile<i32>, token"
+
+    failing = program("%p: tile<ptr<i32>>", load + swap("one"))
     run(failing, 3, [zeros(1, np.int32)])
-    swapping = program("%p: tile<ptr<i32>>", load + swap.format("zero").replace(" ,", ","))
+    swapping = program("%p: tile<ptr<i32>>", load + swap("zero"))
     assert violation(swapping, 3, [zeros(1, np.int32)]).rule.startswith("race.")
 
 

@@ -47,11 +47,12 @@ def guarded_store() -> tuple[Module, Any]:
 
 
 def last_block() -> tuple[Module, Any]:
-    """The last block to count sums up, but the counter is relaxed: only visible if it is not block 1."""
+    """The last block to count sums up, but the counter is relaxed: seen if that is block 0."""
     body = f"""{vector("d", "2", 1, "i32")}
     %v = reshape %one : tile<1xi32>
     %a = store_view_tko %v, %d_v, [%bx] {{ordering = weak}} : token
-    %old, %t = atomic_rmw_tko %count, %one, token=%a {{ordering = relaxed, scope = device, mode = add}} : tile<i32>, token
+    %old, %t = atomic_rmw_tko %count, %one, token=%a {{
+      ordering = relaxed, scope = device, mode = add}} : tile<i32>, token
     %is_last = cmpi %old, %one {{predicate = equal, signedness = signed}} : tile<i1>
     %is_0 = cmpi %bx, %zero {{predicate = equal, signedness = signed}} : tile<i1>
     %sum = andi %is_last, %is_0 : tile<i1>
@@ -103,7 +104,8 @@ def test_iterations_of_a_loop_run_in_any_order() -> None:
 def test_the_same_seed_gives_the_same_run() -> None:
     module, _ = unordered_relaxed()
     body = """
-    %o, %t = atomic_rmw_tko %p, %bx {ordering = relaxed, scope = device, mode = xchg} : tile<i32>, token
+    %o, %t = atomic_rmw_tko %p, %bx {
+      ordering = relaxed, scope = device, mode = xchg} : tile<i32>, token
     %u = print_tko [%bx, %o], token=%t {format = "%d after %d;"} : token"""
     module = program("%p: tile<ptr<i32>>", body)
 
@@ -133,7 +135,8 @@ def waiting_for(target: str) -> Module:
     %theirs = offset %flags, %other : tile<ptr<i32>>
     %t0 = make_token : token
     %s = loop %t0 : token body(%t: token) {{
-      %v, %u = load_ptr_tko %theirs, token=%t {{ordering = acquire, scope = device}} : tile<i32>, token
+      %v, %u = load_ptr_tko %theirs, token=%t {{
+        ordering = acquire, scope = device}} : tile<i32>, token
       %up = cmpi %v, %one {{predicate = equal, signedness = signed}} : tile<i1>
       if %up then {{
         break %u
@@ -169,7 +172,8 @@ def test_a_lock_lets_every_block_in_once(schedule: Any) -> None:
     body = """
     %t0 = make_token : token
     %s = loop %t0 : token body(%t: token) {
-      %o, %u = atomic_cas_tko %lock, %zero, %one, token=%t {ordering = acquire, scope = device} : tile<i32>, token
+      %o, %u = atomic_cas_tko %lock, %zero, %one, token=%t {
+        ordering = acquire, scope = device} : tile<i32>, token
       %mine = cmpi %o, %zero {predicate = equal, signedness = signed} : tile<i1>
       if %mine then {
         break %u
@@ -184,7 +188,10 @@ def test_a_lock_lets_every_block_in_once(schedule: Any) -> None:
     out = zeros(1, np.int32)
     run(module, 6, [zeros(1, np.int32), out], schedule=schedule, seed=4)
     assert out[0] == 6
-    unlocked = body.replace("store_ptr_tko %lock, %zero, token=%b {ordering = release", "store_ptr_tko %lock, %zero, token=%b {ordering = relaxed")
+    unlocked = body.replace(
+        "store_ptr_tko %lock, %zero, token=%b {ordering = release",
+        "store_ptr_tko %lock, %zero, token=%b {ordering = relaxed",
+    )
     broken = program("%lock: tile<ptr<i32>>, %p: tile<ptr<i32>>", unlocked, COOPERATIVE)
     found = violation(broken, 6, [zeros(1, np.int32), zeros(1, np.int32)], schedule=schedule)
     assert found.rule == "race.between_blocks"

@@ -59,14 +59,18 @@ tile kernel @matmul(%x: tile<ptr<f32>>, %y: tile<ptr<f32>>, %o: tile<ptr<f32>>) 
   %xt = make_tensor_view %x, [], [] : tensor_view<30x24xf32, strides=[24, 1]>
   %yt = make_tensor_view %y, [], [] : tensor_view<24x20xf32, strides=[20, 1]>
   %ot = make_tensor_view %o, [], [] : tensor_view<30x20xf32, strides=[20, 1]>
-  %xv = make_partition_view %xt : partition_view<tile=(8x16), tensor_view<30x24xf32, strides=[24, 1]>, padding=zero>
-  %yv = make_partition_view %yt : partition_view<tile=(16x8), tensor_view<24x20xf32, strides=[20, 1]>, padding=zero>
-  %ov = make_partition_view %ot : partition_view<tile=(8x8), tensor_view<30x20xf32, strides=[20, 1]>>
+  %xv = make_partition_view %xt :
+      partition_view<tile=(8x16), tensor_view<30x24xf32, strides=[24, 1]>, padding=zero>
+  %yv = make_partition_view %yt :
+      partition_view<tile=(16x8), tensor_view<24x20xf32, strides=[20, 1]>, padding=zero>
+  %ov = make_partition_view %ot :
+      partition_view<tile=(8x8), tensor_view<30x20xf32, strides=[20, 1]>>
   %zero = constant {value = 0} : tile<i32>
   %one = constant {value = 1} : tile<i32>
   %steps, %unused = get_index_space_shape %yv : tile<i32>, tile<i32>
   %start = constant {value = 0.0} : tile<8x8xf32>
-  %sum = for %zero, %steps, %one, [%start] : tile<8x8xf32> body(%k: tile<i32>, %acc: tile<8x8xf32>) {
+  %sum = for %zero, %steps, %one, [%start] : tile<8x8xf32> body(
+      %k: tile<i32>, %acc: tile<8x8xf32>) {
     %a, %ta = load_view_tko %xv, [%i, %k] {ordering = weak} : tile<8x16xf32>, token
     %b, %tb = load_view_tko %yv, [%k, %j] {ordering = weak} : tile<16x8xf32>, token
     %next = mmaf %a, %b, %acc : tile<8x8xf32>
@@ -83,10 +87,13 @@ tile kernel @softmax(%x: tile<ptr<f32>>, %o: tile<ptr<f32>>, %rows: tile<i32>) {
   %zero = constant {value = 0} : tile<i32>
   %xt = make_tensor_view %x, [%rows], [] : tensor_view<?x60xf32, strides=[60, 1]>
   %ot = make_tensor_view %o, [%rows], [] : tensor_view<?x60xf32, strides=[60, 1]>
-  %xv = make_partition_view %xt : partition_view<tile=(1x64), tensor_view<?x60xf32, strides=[60, 1]>, padding=neg_inf>
-  %ov = make_partition_view %ot : partition_view<tile=(1x64), tensor_view<?x60xf32, strides=[60, 1]>>
+  %xv = make_partition_view %xt :
+      partition_view<tile=(1x64), tensor_view<?x60xf32, strides=[60, 1]>, padding=neg_inf>
+  %ov = make_partition_view %ot :
+      partition_view<tile=(1x64), tensor_view<?x60xf32, strides=[60, 1]>>
   %row, %t0 = load_view_tko %xv, [%i, %zero] {ordering = weak} : tile<1x64xf32>, token
-  %most = reduce %row {axis = 1, identities = [-inf]} : tile<1xf32> combine(%e: tile<f32>, %a: tile<f32>) {
+  %most = reduce %row {axis = 1, identities = [-inf]} : tile<1xf32> combine(
+      %e: tile<f32>, %a: tile<f32>) {
     %m = maxf %a, %e : tile<f32>
     yield %m
   }
@@ -94,7 +101,8 @@ tile kernel @softmax(%x: tile<ptr<f32>>, %o: tile<ptr<f32>>, %rows: tile<i32>) {
   %wide = broadcast %most2 : tile<1x64xf32>
   %shifted = subf %row, %wide : tile<1x64xf32>
   %power = exp %shifted : tile<1x64xf32>
-  %sum = reduce %power {axis = 1, identities = [0.0]} : tile<1xf32> combine(%e: tile<f32>, %a: tile<f32>) {
+  %sum = reduce %power {axis = 1, identities = [0.0]} : tile<1xf32> combine(
+      %e: tile<f32>, %a: tile<f32>) {
     %s = addf %a, %e : tile<f32>
     yield %s
   }
@@ -146,7 +154,8 @@ tile kernel @histogram(%x: tile<ptr<i32>>, %bins: tile<ptr<i32>>) {
   %start = broadcast %bins1 : tile<16xptr<i32>>
   %at = offset %start, %bin : tile<16xptr<i32>>
   %one = constant {value = 1} : tile<16xi32>
-  %old, %t1 = atomic_rmw_tko %at, %one {ordering = relaxed, scope = device, mode = add} : tile<16xi32>, token
+  %old, %t1 = atomic_rmw_tko %at, %one {ordering = relaxed, scope = device, mode = add} :
+      tile<16xi32>, token
   return
 }
 """
@@ -211,7 +220,7 @@ def cases() -> dict[str, tuple[str, tuple[int, ...], list[Any], Any]]:
     def normal(*shape: int) -> Any:
         return rng.standard_normal(shape).astype(np.float32)
 
-    product, rows, total = zeros((30 * 20)), zeros((5 * 60)), zeros(100)
+    product, rows, total = zeros(30 * 20), zeros(5 * 60), zeros(100)
     bins, steps, sums = zeros(8, np.int32), zeros(20, np.int32), zeros(12, np.int32)
     numbers = rng.integers(0, 8, 128).astype(np.int32)
     return {
