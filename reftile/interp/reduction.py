@@ -14,9 +14,11 @@ import numpy as np
 from reftile.interp.poison import mask_of
 from reftile.interp.prepared import Prepared, RunRegion, prepared_meaning
 from reftile.interp.values import Array, Report, Tile
+from reftile.interp.vocabulary.floats import canonical
 from reftile.interp.vocabulary.shapes import batch_of
 from reftile.ir.core import Op, Region
-from reftile.ir.types import TileType
+from reftile.ir.dtypes import F32, F64
+from reftile.ir.types import Element, TileType
 
 Combine = Callable[[Sequence[Tile], Sequence[Tile]], tuple[Tile, ...]]
 """`combine(elements, accumulators)`: the new accumulators."""
@@ -30,15 +32,10 @@ def evaluate_reduce(
 ) -> tuple[Tile, ...]:
     """Combine neighbours in pairs until one is left."""
     axis, rank = prepared.integer("axis"), _rank(prepared)
-    at_once = _order_free(prepared.op.regions[0], tiles)
-    if at_once is not None:
-        return (
-            Tile(
-                np.asarray(
-                    at_once.reduce(tiles[0].data, axis=axis - rank, dtype=tiles[0].data.dtype)
-                )
-            ),
-        )
+    inner = _single_op(prepared.op.regions[0])
+    quick = None if inner is None else _quick_reduction(inner, tiles[0])
+    if quick is not None:
+        return (Tile(np.asarray(quick(tiles[0].data, axis - rank))),)
     combine = _combine(prepared.op.regions[0], run_region, report)
     level = [_tile_first(tile, rank, _batch_rank(tiles, rank)) for tile in tiles]
     while (count := level[0].data.shape[axis]) > 1:
@@ -60,18 +57,12 @@ def evaluate_scan(
     """Combine every position with the one d before it, for d = 1, 2, 4, ..."""
     axis, rank = prepared.integer("axis"), _rank(prepared)
     turn = slice(None, None, -1) if prepared.names["reverse"] else slice(None)
-    at_once = _order_free(prepared.op.regions[0], tiles)
+    inner = _single_op(prepared.op.regions[0])
+    at_once = None if inner is None else _order_free(inner, tiles[0])
     if at_once is not None:
-        turned = _along(tiles[0].data, axis - rank, turn)
-        return (
-            Tile(
-                _along(
-                    at_once.accumulate(turned, axis=axis - rank, dtype=turned.dtype),
-                    axis - rank,
-                    turn,
-                )
-            ),
-        )
+        data = _along(tiles[0].data, axis - rank, turn)
+        prefixes = at_once.accumulate(data, axis=axis - rank, dtype=data.dtype)
+        return (Tile(_along(prefixes, axis - rank, turn)),)
     combine = _combine(prepared.op.regions[0], run_region, report)
     level = [_cut(_tile_first(t, rank, _batch_rank(tiles, rank)), axis, turn) for t in tiles]
     count, distance = level[0].data.shape[axis], 1
@@ -132,6 +123,9 @@ def _single_op(region: Region) -> Op | None:
     return inner
 
 
+# Quick ways for one operation on clean tiles
+
+
 _ORDER_FREE = {
     "addi": np.add,
     "muli": np.multiply,
@@ -141,14 +135,59 @@ _ORDER_FREE = {
 }
 """Operations on integers that give the same bits in every order, so that NumPy may choose one."""
 
+_BY_PAIRS = {"addf": np.add, "mulf": np.multiply}
+"""Operations that NumPy rounds as the spec does, in f32 and f64."""
 
-def _order_free(region: Region, tiles: Sequence[Tile]) -> np.ufunc | None:
-    inner = _single_op(region)
-    if inner is None or inner.attributes or tiles[0].poison is not None:
+
+def _order_free(inner: Op, tile: Tile) -> np.ufunc | None:
+    if inner.attributes or tile.poison is not None:
         return None
-    if tiles[0].data.dtype == np.bool_ and inner.name in ("addi", "muli"):
+    if tile.data.dtype == np.bool_ and inner.name in ("addi", "muli"):
         return None
     return _ORDER_FREE.get(inner.name)
+
+
+def _quick_reduction(inner: Op, tile: Tile) -> Callable[[Array, int], Array] | None:
+    order_free = _order_free(inner, tile)
+    if order_free is not None:
+        return lambda data, axis: order_free.reduce(data, axis=axis, dtype=data.dtype)
+    if inner.attributes or tile.poison is not None or tile.data.dtype.kind != "f":
+        return None
+    if inner.name == "maxf":
+        return _greatest
+    by_pairs = _BY_PAIRS.get(inner.name)
+    if by_pairs is None or _element(inner) not in (F32, F64):
+        return None
+    return lambda data, axis: _tree(by_pairs, data, axis)
+
+
+def _element(op: Op) -> Element:
+    type = op.results[0].type
+    assert isinstance(type, TileType)
+    return type.element
+
+
+def _tree(combine: np.ufunc, data: Array, axis: int) -> Array:
+    if data.shape[axis] == 1:
+        return _along(data, axis, 0)
+    while (count := data.shape[axis]) > 1:
+        even = count - count % 2
+        before, after = (_along(data, axis, slice(first, even, 2)) for first in (0, 1))
+        combined = combine(before, after)
+        rest = _along(data, axis, slice(even, count))
+        data = combined if even == count else np.concatenate((combined, rest), axis=axis)
+    return canonical(_along(data, axis, 0))
+
+
+def _greatest(data: Array, axis: int) -> Array:
+    if data.shape[axis] == 1:
+        return _along(data, axis, 0)
+    result = np.asarray(np.fmax.reduce(data, axis=axis))
+    if (result == 0).any():
+        # NumPy gives either of two zeros; +0 is the greater.
+        positive = ((data == 0) & ~np.signbit(data)).any(axis=axis)
+        result = np.where(result == 0, np.where(positive, 0.0, -0.0), result).astype(data.dtype)
+    return canonical(result)
 
 
 # Axes

@@ -304,7 +304,11 @@ def test_a_sum_is_the_tree_of_pairs(count: int) -> None:
         ("addf", "f32", ""),
         ("maxf", "f32", ""),
         ("minf", "bf16", " {propagate_nan}"),
+        ("maxf", "f32", " {propagate_nan}"),
+        ("maxf", "bf16", ""),
         ("mulf", "f16", ""),
+        ("mulf", "f64", ""),
+        ("addf", "bf16", ""),
         ("addi", "i8", ""),
         ("muli", "i32", ""),
         ("xori", "i16", ""),
@@ -324,7 +328,9 @@ def test_the_quick_way_equals_the_region_bit_for_bit(
     elif dtype[0] == "i":
         values = (values * 5).astype(f"int{dtype[1:]}")
     else:
-        values = values.astype(np.float32) / 4
+        values = values.astype(np.float64 if dtype == "f64" else np.float32) / 4
+        values[0, 1], values[1, 2, 3] = np.negative(np.abs(values[0, 1])), np.nan
+        values[2, 0] = np.where(values[2, 0] > 0, 0.0, -0.0)
     result = f"tile<3x{dtype}>" if kind == "reduce" else f"tile<3x9x{dtype}>"
     arguments = f"%e: tile<{dtype}>, %a: tile<{dtype}>"
     region_op = op_of(
