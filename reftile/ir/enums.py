@@ -25,6 +25,8 @@ ENUMS: dict[str, dict[str, int]] = {
     "eviction": {"normal": 0, "first": 1, "last": 2},
     "copy_mode": {"store": 0, "add": 1, "min": 2, "max": 3},
     "completion": {"source_free": 0, "visible": 1},
+    "register_change": {"decrease": 0, "increase": 1},
+    "memory_space": {"shared": 0, "global": 1},
     "rounding": {
         "nearest_even": 0,
         "zero": 1,

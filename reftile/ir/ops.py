@@ -3300,7 +3300,7 @@ class Mmaf(Op):
                 "drop fast_acc",
             ),
         ),
-        levels=("tile", "pipe"),
+        levels=("tile", "pipe", "simt"),
         meaning="dot(lhs, rhs, acc, A)",
         accuracy="dot",
         poison="contract",
@@ -4543,7 +4543,7 @@ class IfRows(Op):
                 "the first axis of every value must be a multiple of the {g} groups",
             ),
         ),
-        levels=("pipe",),
+        levels=("pipe", "simt"),
         effects="control",
         poison="elementwise",
     )
@@ -5033,7 +5033,7 @@ class ClusterRank(Op):
         name="cluster_rank",
         summary="The number of this block in its cluster.",
         results_text="rank: tile[; i32]",
-        levels=("pipe",),
+        levels=("pipe", "simt"),
         poison="none",
         targets=("sm_90a",),
     )
@@ -5249,7 +5249,7 @@ class OrderFence(Op):
     definition = Definition(
         name="order_fence",
         summary="Nothing moves across here in the assembler.",
-        levels=("pipe",),
+        levels=("pipe", "simt"),
         effects="barrier",
         poison="none",
     )
@@ -5837,7 +5837,7 @@ class Reduce(Op):
                 "the identity of an integer operand is not an integer",
             ),
         ),
-        levels=("tile", "pipe"),
+        levels=("tile", "pipe", "simt"),
         accuracy="reduce",
         poison="region",
         tile_ir={
@@ -6175,7 +6175,7 @@ class Reshape(Op):
                 "{dims(s) or 'a scalar'} and {dims(t) or 'a scalar'} have different numbers of elements",
             ),
         ),
-        levels=("tile", "pipe"),
+        levels=("tile", "pipe", "simt"),
         meaning="reshape(source, s, t)",
         accuracy="exact",
         poison="structural",
@@ -6231,7 +6231,7 @@ class Permute(Op):
                 "permutation {permutation} does not name each of the {len(s)} axes once",
             ),
         ),
-        levels=("tile", "pipe"),
+        levels=("tile", "pipe", "simt"),
         meaning="permute(source, permutation)",
         accuracy="exact",
         poison="structural",
@@ -6359,7 +6359,7 @@ class Extract(Op):
                 "the indices name a part that the tile does not have",
             ),
         ),
-        levels=("tile", "pipe"),
+        levels=("tile", "pipe", "simt"),
         meaning="extract(source, indices, s, t)",
         accuracy="exact",
         poison="structural",
@@ -6516,6 +6516,964 @@ class Gather(Op):
     @property
     def axis(self) -> int:
         return cast("int", self.attributes["axis"])
+
+
+class ThreadId(Op):
+    """The number of this thread in its block."""
+
+    __slots__ = ()
+    name = "thread_id"
+    definition = Definition(
+        name="thread_id",
+        summary="The number of this thread in its block.",
+        results_text="result: tile[; i32]",
+        levels=("simt",),
+        poison="none",
+    )
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class LaneId(Op):
+    """The number of this thread in its warp."""
+
+    __slots__ = ()
+    name = "lane_id"
+    definition = Definition(
+        name="lane_id",
+        summary="The number of this thread in its warp.",
+        results_text="result: tile[; i32]",
+        levels=("simt",),
+        poison="none",
+    )
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class WarpId(Op):
+    """The number of this warp in its block, known to be the same in all its lanes."""
+
+    __slots__ = ()
+    name = "warp_id"
+    definition = Definition(
+        name="warp_id",
+        summary="The number of this warp in its block, known to be the same in all its lanes.",
+        results_text="result: tile[; i32]",
+        levels=("simt",),
+        poison="none",
+    )
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class Elect(Op):
+    """True in one lane of the warp, the same one each time."""
+
+    __slots__ = ()
+    name = "elect"
+    definition = Definition(
+        name="elect",
+        summary="True in one lane of the warp, the same one each time.",
+        results_text="result: tile[; i1]",
+        levels=("simt",),
+        effects="barrier",
+        poison="none",
+    )
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class SetRegisters(Op):
+    """Change the number of registers of each thread of the warp."""
+
+    __slots__ = ()
+    name = "set_registers"
+    definition = Definition(
+        name="set_registers",
+        summary="Change the number of registers of each thread of the warp.",
+        attributes_text="count: int, direction: register_change",
+        levels=("simt",),
+        effects="control",
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def count(self) -> int:
+        return cast("int", self.attributes["count"])
+
+    @property
+    def direction(self) -> str:
+        return cast("str", self.attributes["direction"])
+
+
+class SyncThreads(Op):
+    """Arrive at a barrier of the block and wait for the others."""
+
+    __slots__ = ()
+    name = "sync_threads"
+    definition = Definition(
+        name="sync_threads",
+        summary="Arrive at a barrier of the block and wait for the others.",
+        operands_text="barrier: tile[; i32]",
+        attributes_text="threads: int",
+        levels=("simt",),
+        effects="barrier",
+        poison="address",
+    )
+
+    @property
+    def barrier(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def threads(self) -> int:
+        return cast("int", self.attributes["threads"])
+
+
+class ArriveThreads(Op):
+    """Arrive at a barrier of the block without waiting."""
+
+    __slots__ = ()
+    name = "arrive_threads"
+    definition = Definition(
+        name="arrive_threads",
+        summary="Arrive at a barrier of the block without waiting.",
+        operands_text="barrier: tile[; i32]",
+        attributes_text="threads: int",
+        levels=("simt",),
+        effects="barrier",
+        poison="address",
+    )
+
+    @property
+    def barrier(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def threads(self) -> int:
+        return cast("int", self.attributes["threads"])
+
+
+class SyncWarp(Op):
+    """The lanes of the warp meet."""
+
+    __slots__ = ()
+    name = "sync_warp"
+    definition = Definition(
+        name="sync_warp",
+        summary="The lanes of the warp meet.",
+        levels=("simt",),
+        effects="barrier",
+        poison="none",
+    )
+
+
+class ArriveCluster(Op):
+    """Tell the cluster that this thread has come."""
+
+    __slots__ = ()
+    name = "arrive_cluster"
+    definition = Definition(
+        name="arrive_cluster",
+        summary="Tell the cluster that this thread has come.",
+        attributes_text="order: handover = release, aligned: unit",
+        levels=("simt",),
+        effects="barrier",
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def order(self) -> str:
+        return cast("str", self.attributes.get("order", "release"))
+
+    @property
+    def aligned(self) -> bool:
+        return cast("bool", self.attributes.get("aligned", False))
+
+
+class WaitCluster(Op):
+    """Wait until all threads of the cluster have come."""
+
+    __slots__ = ()
+    name = "wait_cluster"
+    definition = Definition(
+        name="wait_cluster",
+        summary="Wait until all threads of the cluster have come.",
+        attributes_text="aligned: unit",
+        levels=("simt",),
+        effects="barrier",
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def aligned(self) -> bool:
+        return cast("bool", self.attributes.get("aligned", False))
+
+
+class InitMbarrier(Op):
+    """Make a barrier that awaits `arrivals` arrivals in each phase."""
+
+    __slots__ = ()
+    name = "init_mbarrier"
+    definition = Definition(
+        name="init_mbarrier",
+        summary="Make a barrier that awaits `arrivals` arrivals in each phase.",
+        operands_text="address: tile[; i32]",
+        attributes_text="arrivals: int",
+        levels=("simt",),
+        effects="barrier",
+        poison="address",
+        targets=("sm_80", "sm_90a"),
+    )
+
+    @property
+    def address(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def arrivals(self) -> int:
+        return cast("int", self.attributes["arrivals"])
+
+
+class FenceMbarrierInit(Op):
+    """Show the barriers that this thread made to the cluster and to the asynchronous proxy."""
+
+    __slots__ = ()
+    name = "fence_mbarrier_init"
+    definition = Definition(
+        name="fence_mbarrier_init",
+        summary="Show the barriers that this thread made to the cluster and to the asynchronous proxy.",
+        levels=("simt",),
+        effects="barrier",
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+
+class ArriveMbarrier(Op):
+    """Arrive, and announce bytes."""
+
+    __slots__ = ()
+    name = "arrive_mbarrier"
+    definition = Definition(
+        name="arrive_mbarrier",
+        summary="Arrive, and announce bytes.",
+        operands_text="address: tile[; i32]",
+        attributes_text="bytes: int = 0, cluster: unit, order: handover = release",
+        levels=("simt",),
+        effects="barrier",
+        poison="address",
+        targets=("sm_80", "sm_90a"),
+    )
+
+    @property
+    def address(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def bytes(self) -> int:
+        return cast("int", self.attributes.get("bytes", 0))
+
+    @property
+    def cluster(self) -> bool:
+        return cast("bool", self.attributes.get("cluster", False))
+
+    @property
+    def order(self) -> str:
+        return cast("str", self.attributes.get("order", "release"))
+
+
+class WaitMbarrier(Op):
+    """Wait until the phase of this parity is complete."""
+
+    __slots__ = ()
+    name = "wait_mbarrier"
+    definition = Definition(
+        name="wait_mbarrier",
+        summary="Wait until the phase of this parity is complete.",
+        operands_text="address: tile[; i32], phase: tile[; i32]",
+        attributes_text="cluster: unit",
+        levels=("simt",),
+        effects="barrier",
+        poison="address",
+        targets=("sm_80", "sm_90a"),
+    )
+
+    @property
+    def address(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def phase(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def cluster(self) -> bool:
+        return cast("bool", self.attributes.get("cluster", False))
+
+
+class FenceProxyAsync(Op):
+    """Let the asynchronous proxy meet what this thread wrote, or was told of."""
+
+    __slots__ = ()
+    name = "fence_proxy_async"
+    definition = Definition(
+        name="fence_proxy_async",
+        summary="Let the asynchronous proxy meet what this thread wrote, or was told of.",
+        attributes_text="space: fence_space = shared",
+        levels=("simt",),
+        effects="barrier",
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def space(self) -> str:
+        return cast("str", self.attributes.get("space", "shared"))
+
+
+class SharedAddress(Op):
+    """The address of a byte of this block's shared memory."""
+
+    __slots__ = ()
+    name = "shared_address"
+    definition = Definition(
+        name="shared_address",
+        summary="The address of a byte of this block's shared memory.",
+        attributes_text="offset: int",
+        results_text="result: tile[; i32]",
+        levels=("simt",),
+        poison="none",
+    )
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def offset(self) -> int:
+        return cast("int", self.attributes["offset"])
+
+
+class MapShared(Op):
+    """The address of the same place in another block of the cluster."""
+
+    __slots__ = ()
+    name = "map_shared"
+    definition = Definition(
+        name="map_shared",
+        summary="The address of the same place in another block of the cluster.",
+        operands_text="address: tile[; i32], rank: tile[; i32]",
+        results_text="result: tile[; i32]",
+        levels=("simt",),
+        poison="elementwise",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def address(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rank(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class LoadShared(Op):
+    """Load an element from shared memory."""
+
+    __slots__ = ()
+    name = "load_shared"
+    definition = Definition(
+        name="load_shared",
+        summary="Load an element from shared memory.",
+        operands_text="address: tile[; i32]",
+        results_text="result: tile[; T]",
+        levels=("simt",),
+        effects="read",
+        poison="memory",
+    )
+
+    @property
+    def address(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class StoreShared(Op):
+    """Store an element to shared memory."""
+
+    __slots__ = ()
+    name = "store_shared"
+    definition = Definition(
+        name="store_shared",
+        summary="Store an element to shared memory.",
+        operands_text="value: tile[; T], address: tile[; i32]",
+        levels=("simt",),
+        effects="write",
+        poison="memory",
+    )
+
+    @property
+    def value(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def address(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+
+class StoreVector(Op):
+    """Store registers of a fragment that follow each other."""
+
+    __slots__ = ()
+    name = "store_vector"
+    definition = Definition(
+        name="store_vector",
+        summary="Store registers of a fragment that follow each other.",
+        operands_text="source: tile[*s; T], address: tile[; A]",
+        attributes_text="first: int, count: int, offset: int = 0, space: memory_space",
+        levels=("simt",),
+        effects="write",
+        poison="memory",
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def address(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def first(self) -> int:
+        return cast("int", self.attributes["first"])
+
+    @property
+    def count(self) -> int:
+        return cast("int", self.attributes["count"])
+
+    @property
+    def offset(self) -> int:
+        return cast("int", self.attributes.get("offset", 0))
+
+    @property
+    def space(self) -> str:
+        return cast("str", self.attributes["space"])
+
+
+class StoreMatrix(Op):
+    """Store four 8x8 matrices of 16-bit elements, a row of 16 bytes at the address of each lane."""
+
+    __slots__ = ()
+    name = "store_matrix"
+    definition = Definition(
+        name="store_matrix",
+        summary="Store four 8x8 matrices of 16-bit elements, a row of 16 bytes at the address of each lane.",
+        operands_text="source: tile[*s; T], address: tile[; i32]",
+        attributes_text="first: int, offset: int = 0, transpose: unit",
+        levels=("simt",),
+        effects="write",
+        poison="memory",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def address(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def first(self) -> int:
+        return cast("int", self.attributes["first"])
+
+    @property
+    def offset(self) -> int:
+        return cast("int", self.attributes.get("offset", 0))
+
+    @property
+    def transpose(self) -> bool:
+        return cast("bool", self.attributes.get("transpose", False))
+
+
+class LoadMatrix(Op):
+    """Load a fragment by 8x8 matrices, four at a time."""
+
+    __slots__ = ()
+    name = "load_matrix"
+    definition = Definition(
+        name="load_matrix",
+        summary="Load a fragment by 8x8 matrices, four at a time.",
+        operands_text="addresses*: tile[; i32]",
+        attributes_text="offsets: int[], transpose: unit",
+        results_text="result: tile[*s; T]",
+        levels=("simt",),
+        effects="read",
+        poison="memory",
+    )
+
+    @property
+    def addresses(self) -> tuple[Value, ...]:
+        return cast("tuple[Value, ...]", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        return cast("tuple[int, ...]", self.attributes["offsets"])
+
+    @property
+    def transpose(self) -> bool:
+        return cast("bool", self.attributes.get("transpose", False))
+
+
+class LoadTensor(Op):
+    """Start loading a box of a tensor into shared memory."""
+
+    __slots__ = ()
+    name = "load_tensor"
+    definition = Definition(
+        name="load_tensor",
+        summary="Start loading a box of a tensor into shared memory.",
+        operands_text="map: tensor_map, index*: tile[; i32], destination: tile[; i32], barrier: tile[; i32], multicast?: tile[; i32]",
+        attributes_text="evict: eviction = normal",
+        levels=("simt",),
+        effects="async",
+        poison="memory",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def map(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def index(self) -> tuple[Value, ...]:
+        return cast("tuple[Value, ...]", self.arguments[1])
+
+    @property
+    def destination(self) -> Value:
+        return cast("Value", self.arguments[2])
+
+    @property
+    def barrier(self) -> Value:
+        return cast("Value", self.arguments[3])
+
+    @property
+    def multicast(self) -> Value | None:
+        return cast("Value | None", self.arguments[4])
+
+    @property
+    def evict(self) -> str:
+        return cast("str", self.attributes.get("evict", "normal"))
+
+
+class StoreTensor(Op):
+    """Start storing a box from shared memory, or combining it with what is there."""
+
+    __slots__ = ()
+    name = "store_tensor"
+    definition = Definition(
+        name="store_tensor",
+        summary="Start storing a box from shared memory, or combining it with what is there.",
+        operands_text="map: tensor_map, index*: tile[; i32], source: tile[; i32]",
+        attributes_text="mode: copy_mode = store",
+        levels=("simt",),
+        effects="async",
+        poison="memory",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def map(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def index(self) -> tuple[Value, ...]:
+        return cast("tuple[Value, ...]", self.arguments[1])
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[2])
+
+    @property
+    def mode(self) -> str:
+        return cast("str", self.attributes.get("mode", "store"))
+
+
+class CommitBulk(Op):
+    """Close the group of the stores issued since the last one."""
+
+    __slots__ = ()
+    name = "commit_bulk"
+    definition = Definition(
+        name="commit_bulk",
+        summary="Close the group of the stores issued since the last one.",
+        levels=("simt",),
+        effects="async",
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+
+class WaitBulk(Op):
+    """Wait until at most `in_flight` groups of this thread are under way."""
+
+    __slots__ = ()
+    name = "wait_bulk"
+    definition = Definition(
+        name="wait_bulk",
+        summary="Wait until at most `in_flight` groups of this thread are under way.",
+        attributes_text="in_flight: int = 0, until: completion = visible",
+        levels=("simt",),
+        effects="async",
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def in_flight(self) -> int:
+        return cast("int", self.attributes.get("in_flight", 0))
+
+    @property
+    def until(self) -> str:
+        return cast("str", self.attributes.get("until", "visible"))
+
+
+class PrefetchTensorMap(Op):
+    """Bring a description nearer."""
+
+    __slots__ = ()
+    name = "prefetch_tensor_map"
+    definition = Definition(
+        name="prefetch_tensor_map",
+        summary="Bring a description nearer.",
+        operands_text="map: tensor_map",
+        levels=("simt",),
+        effects="async",
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def map(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+
+class CopyAsync(Op):
+    """Start copying 4, 8 or 16 bytes from global to shared memory."""
+
+    __slots__ = ()
+    name = "copy_async"
+    definition = Definition(
+        name="copy_async",
+        summary="Start copying 4, 8 or 16 bytes from global to shared memory.",
+        operands_text="source: tile[; i64], destination: tile[; i32], inside?: tile[; i1]",
+        attributes_text="bytes: int, source_offset: int = 0, destination_offset: int = 0",
+        levels=("simt",),
+        effects="async",
+        poison="memory",
+        targets=("sm_80", "sm_90a"),
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def destination(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def inside(self) -> Value | None:
+        return cast("Value | None", self.arguments[2])
+
+    @property
+    def bytes(self) -> int:
+        return cast("int", self.attributes["bytes"])
+
+    @property
+    def source_offset(self) -> int:
+        return cast("int", self.attributes.get("source_offset", 0))
+
+    @property
+    def destination_offset(self) -> int:
+        return cast("int", self.attributes.get("destination_offset", 0))
+
+
+class CommitAsync(Op):
+    """Close the group of this thread's copies since the last one."""
+
+    __slots__ = ()
+    name = "commit_async"
+    definition = Definition(
+        name="commit_async",
+        summary="Close the group of this thread's copies since the last one.",
+        levels=("simt",),
+        effects="async",
+        poison="none",
+        targets=("sm_80", "sm_90a"),
+    )
+
+
+class WaitAsync(Op):
+    """Wait until at most `in_flight` groups of this thread's copies are under way."""
+
+    __slots__ = ()
+    name = "wait_async"
+    definition = Definition(
+        name="wait_async",
+        summary="Wait until at most `in_flight` groups of this thread's copies are under way.",
+        attributes_text="in_flight: int = 0",
+        levels=("simt",),
+        effects="async",
+        poison="none",
+        targets=("sm_80", "sm_90a"),
+    )
+
+    @property
+    def in_flight(self) -> int:
+        return cast("int", self.attributes.get("in_flight", 0))
+
+
+class GlobalAddress(Op):
+    """A pointer as a number of bytes."""
+
+    __slots__ = ()
+    name = "global_address"
+    definition = Definition(
+        name="global_address",
+        summary="A pointer as a number of bytes.",
+        operands_text="pointer: tile[; ptr[E]]",
+        results_text="result: tile[; i64]",
+        levels=("simt",),
+        poison="elementwise",
+    )
+
+    @property
+    def pointer(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class OpenAccumulator(Op):
+    """An accumulator with nothing in it."""
+
+    __slots__ = ()
+    name = "open_accumulator"
+    definition = Definition(
+        name="open_accumulator",
+        summary="An accumulator with nothing in it.",
+        results_text="result: pending[P]",
+        levels=("simt",),
+        effects="async",
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
+class FenceProducts(Op):
+    """Registers written before may be read and written by the products behind."""
+
+    __slots__ = ()
+    name = "fence_products"
+    definition = Definition(
+        name="fence_products",
+        summary="Registers written before may be read and written by the products behind.",
+        levels=("simt",),
+        effects="barrier",
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+
+class MatrixDescriptor(Op):
+    """What products read an operand in shared memory by."""
+
+    __slots__ = ()
+    name = "matrix_descriptor"
+    definition = Definition(
+        name="matrix_descriptor",
+        summary="What products read an operand in shared memory by.",
+        operands_text="address: tile[; i32]",
+        attributes_text="leading: int, stride: int, swizzle: int",
+        results_text="result: tile[; i64]",
+        levels=("simt",),
+        poison="elementwise",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def address(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def leading(self) -> int:
+        return cast("int", self.attributes["leading"])
+
+    @property
+    def stride(self) -> int:
+        return cast("int", self.attributes["stride"])
+
+    @property
+    def swizzle(self) -> int:
+        return cast("int", self.attributes["swizzle"])
+
+
+class MultiplyAsync(Op):
+    """Start one product of 64 rows and 32 bytes of k on an accumulator."""
+
+    __slots__ = ()
+    name = "multiply_async"
+    definition = Definition(
+        name="multiply_async",
+        summary="Start one product of 64 rows and 32 bytes of k on an accumulator.",
+        operands_text="lhs: tile, rhs: tile[; i64], acc: tile|pending[C], accumulate?: tile[; i1]",
+        attributes_text="dtype: dtype, rows: int = 0, lhs_offset: int = 0, rhs_offset: int = 0, fresh: unit, transpose_lhs: unit, transpose_rhs: unit",
+        results_text="result: pending[P]",
+        rules=(
+            Rule(
+                "fresh",
+                "not fresh or accumulate is None",
+                "a `fresh` product does not accumulate whatever a condition says",
+            ),
+        ),
+        levels=("simt",),
+        effects="async",
+        traits=("affine",),
+        accuracy="dot",
+        poison="contract",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def lhs(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def rhs(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def acc(self) -> Value:
+        return cast("Value", self.arguments[2])
+
+    @property
+    def accumulate(self) -> Value | None:
+        return cast("Value | None", self.arguments[3])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def dtype(self) -> str:
+        return cast("str", self.attributes["dtype"])
+
+    @property
+    def rows(self) -> int:
+        return cast("int", self.attributes.get("rows", 0))
+
+    @property
+    def lhs_offset(self) -> int:
+        return cast("int", self.attributes.get("lhs_offset", 0))
+
+    @property
+    def rhs_offset(self) -> int:
+        return cast("int", self.attributes.get("rhs_offset", 0))
+
+    @property
+    def fresh(self) -> bool:
+        return cast("bool", self.attributes.get("fresh", False))
+
+    @property
+    def transpose_lhs(self) -> bool:
+        return cast("bool", self.attributes.get("transpose_lhs", False))
+
+    @property
+    def transpose_rhs(self) -> bool:
+        return cast("bool", self.attributes.get("transpose_rhs", False))
+
+
+class CommitProducts(Op):
+    """Close the group of the products started since the last one."""
+
+    __slots__ = ()
+    name = "commit_products"
+    definition = Definition(
+        name="commit_products",
+        summary="Close the group of the products started since the last one.",
+        levels=("simt",),
+        effects="async",
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+
+class WaitProducts(Op):
+    """Wait until at most `in_flight` groups are under way; take results."""
+
+    __slots__ = ()
+    name = "wait_products"
+    definition = Definition(
+        name="wait_products",
+        summary="Wait until at most `in_flight` groups are under way; take results.",
+        operands_text="pending*: pending[P]",
+        attributes_text="in_flight: int = 0",
+        results_text="values*: (tuple(p.tile for p in P))",
+        levels=("simt",),
+        effects="async",
+        traits=("affine",),
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def pending(self) -> tuple[Value, ...]:
+        return cast("tuple[Value, ...]", self.arguments[0])
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return self.results[0:]
+
+    @property
+    def in_flight(self) -> int:
+        return cast("int", self.attributes.get("in_flight", 0))
 
 
 class MakeTensorView(Op):
@@ -6913,6 +7871,43 @@ OPS: dict[str, type[Op]] = {
     "extract": Extract,
     "insert": Insert,
     "gather": Gather,
+    "thread_id": ThreadId,
+    "lane_id": LaneId,
+    "warp_id": WarpId,
+    "elect": Elect,
+    "set_registers": SetRegisters,
+    "sync_threads": SyncThreads,
+    "arrive_threads": ArriveThreads,
+    "sync_warp": SyncWarp,
+    "arrive_cluster": ArriveCluster,
+    "wait_cluster": WaitCluster,
+    "init_mbarrier": InitMbarrier,
+    "fence_mbarrier_init": FenceMbarrierInit,
+    "arrive_mbarrier": ArriveMbarrier,
+    "wait_mbarrier": WaitMbarrier,
+    "fence_proxy_async": FenceProxyAsync,
+    "shared_address": SharedAddress,
+    "map_shared": MapShared,
+    "load_shared": LoadShared,
+    "store_shared": StoreShared,
+    "store_vector": StoreVector,
+    "store_matrix": StoreMatrix,
+    "load_matrix": LoadMatrix,
+    "load_tensor": LoadTensor,
+    "store_tensor": StoreTensor,
+    "commit_bulk": CommitBulk,
+    "wait_bulk": WaitBulk,
+    "prefetch_tensor_map": PrefetchTensorMap,
+    "copy_async": CopyAsync,
+    "commit_async": CommitAsync,
+    "wait_async": WaitAsync,
+    "global_address": GlobalAddress,
+    "open_accumulator": OpenAccumulator,
+    "fence_products": FenceProducts,
+    "matrix_descriptor": MatrixDescriptor,
+    "multiply_async": MultiplyAsync,
+    "commit_products": CommitProducts,
+    "wait_products": WaitProducts,
     "make_tensor_view": MakeTensorView,
     "make_partition_view": MakePartitionView,
     "make_strided_view": MakeStridedView,

@@ -21,6 +21,7 @@ from reftile.ir.types import (
     PointerType,
     RingType,
     StridedViewType,
+    TensorMapType,
     TensorViewType,
     TileType,
     Type,
@@ -114,7 +115,11 @@ def _static(text: str) -> tuple[tuple[int, ...], Element]:
 
 
 def _tile(text: str) -> TileType:
-    return TileType(*_static(text))
+    if "," not in text:
+        return TileType(*_static(text))
+    pieces = _pieces(text)
+    options = _options(pieces[1:], "layout")
+    return TileType(*_static(pieces[0]), layout=options.get("layout", ""))
 
 
 def _options(pieces: list[str], known: str) -> dict[str, str]:
@@ -256,6 +261,13 @@ def _pending(text: str) -> PendingType:
     return PendingType(_tile(text))
 
 
+def _tensor_map(text: str) -> TensorMapType:
+    rank = _integer(text)
+    if rank is None or not 1 <= rank <= 5:
+        raise BadType("a tensor map is written tensor_map<rank>, with a rank from 1 to 5")
+    return TensorMapType(rank)
+
+
 def _fragment(text: str) -> FragmentType:
     pieces = _pieces(text)
     shape, element = _static(pieces[0] if pieces else "")
@@ -277,4 +289,5 @@ _PARSERS = {
     "named_barrier": _named_barrier,
     "pending": _pending,
     "fragment": _fragment,
+    "tensor_map": _tensor_map,
 }

@@ -7,7 +7,7 @@ elements;
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
@@ -49,10 +49,16 @@ def _list(values: tuple[int | None, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TileType(Type):
-    """A dense array of `shape` elements that one block computes on; rank 0 is a scalar."""
+    """A dense array of `shape` elements that one block computes on; rank 0 is a scalar.
+
+    layout: which register of which lane holds what, as `reftile.layout.atoms` writes it; empty
+        above `simt` and for scalars. It says how a tile is held, not what it is: types that
+        differ in it alone are equal.
+    """
 
     shape: tuple[int, ...]
     element: Element
+    layout: str = field(default="", compare=False)
     kind = "tile"
 
     @property
@@ -74,7 +80,8 @@ class TileType(Type):
 
     def __str__(self) -> str:
         element = self.element.name if isinstance(self.element, DType) else str(self.element)
-        return f"tile<{dims(self.shape)}{'x' if self.shape else ''}{element}>"
+        layout = f", layout={self.layout}" if self.layout else ""
+        return f"tile<{dims(self.shape)}{'x' if self.shape else ''}{element}{layout}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +270,17 @@ class PendingType(Type):
 
     def __str__(self) -> str:
         return f"pending<{str(self.tile)[5:-1]}>"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMapType(Type):
+    """`simt`: the description of boxes of a tensor in global memory that the host has encoded."""
+
+    rank: int
+    kind = "tensor_map"
+
+    def __str__(self) -> str:
+        return f"tensor_map<{self.rank}>"
 
 
 @dataclass(frozen=True, slots=True)
