@@ -438,7 +438,7 @@ def power(t: Trace, x: Operand, y: Operand) -> Tile:
     if not lhs.dtype.is_float:
         raise t.error(
             "dtype.power",
-            f"an integer power needs an exponent known when the kernel is compiled, found {describe(y)}",
+            f"an integer power needs an exponent known when compiling, found {describe(y)}",
             "convert to a float first",
         )
     _arithmetic(t, lhs.dtype)

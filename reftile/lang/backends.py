@@ -116,7 +116,7 @@ def read_grid(grid: object) -> tuple[int, ...]:
 def fall_back(reason: ReftileError, kernel: Kernel) -> None:
     """Warn that a launch that asked not to be checked is checked after all."""
     warnings.warn(
-        f"`{kernel.name}` runs on the checked path although check=False: {reason.diagnosis.message}",
+        f"`{kernel.name}` runs checked although check=False: {reason.diagnosis.message}",
         UncheckedFallback,
         stacklevel=5,
     )

@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -29,11 +29,15 @@ from reftile.lang.values import (
     TiledView,
     describe,
     is_static,
+    items_of,
 )
 
 Arguments = Sequence[object]
 Keywords = Mapping[str, object]
 Handler = Callable[[Trace, Arguments, Keywords], object]
+
+# The type of these functions is too general to be of use.
+_python: Any = operator
 
 
 def call(t: Trace, function: object, arguments: Arguments, keywords: Keywords) -> object:
@@ -90,7 +94,7 @@ def _typed(t: Trace, dtype: DType, arguments: Arguments) -> object:
     return arithmetic.convert(t, arithmetic.as_tile(t, value), dtype)
 
 
-def _other(t: Trace, function: object, arguments: Arguments, keywords: Keywords) -> object:
+def _other(t: Trace, function: Any, arguments: Arguments, keywords: Keywords) -> object:
     handler = _HANDLERS.get(id(function))
     if handler is not None:
         return handler(t, arguments, keywords)
@@ -100,20 +104,29 @@ def _other(t: Trace, function: object, arguments: Arguments, keywords: Keywords)
     known = all(is_static(a) for a in (*arguments, *keywords.values()))
     if twin is not None and not known:
         return twin.trace(t, arguments, keywords)
-    if isinstance(function, type) and (is_dataclass(function) or hasattr(function, "_fields")):
+    if _makes_record(function) or (known and _is_computable(function)):
         return static(t, lambda: function(*arguments, **keywords))
-    if known and _is_computable(function):
-        return static(t, lambda: cast("Callable[..., object]", function)(*arguments, **keywords))
     if getattr(function, "is_reftile_kernel", False):
         raise t.error(
             "call",
             f"a kernel cannot call the kernel {describe(function)}",
             "move what both need into a function without @reftile.kernel",
         )
-    if isinstance(function, type) and issubclass(function, np.generic):
+    if _is_numpy_scalar(function):
         return _typed(t, create.need_dtype(t, function), arguments)
     hint = "functions written in Python are inlined; others need arguments known when compiling"
     raise t.error("call", f"{describe(function)} cannot be called in a kernel", hint)
+
+
+def _makes_record(function: object) -> bool:
+    """True for dataclasses and named tuples."""
+    return isinstance(function, type) and (
+        is_dataclass(function) or hasattr(cast("object", function), "_fields")
+    )
+
+
+def _is_numpy_scalar(function: object) -> bool:
+    return isinstance(function, type) and issubclass(function, np.generic)
 
 
 def _is_computable(function: object) -> bool:
@@ -141,8 +154,8 @@ def _extreme(which: str) -> Handler:
 
     def handler(t: Trace, arguments: Arguments, keywords: Keywords) -> object:
         items = list(arguments)
-        if len(items) == 1 and isinstance(items[0], (tuple, list)):
-            items = list(cast("Sequence[object]", items[0]))
+        if len(items) == 1 and (inner := items_of(items[0])) is not None:
+            items = list(inner)
         if len(items) == 1 and isinstance(items[0], Tile):
             name = reduction.min if which == "min" else reduction.max
             return name.trace(t, arguments, keywords)
@@ -191,8 +204,8 @@ def _number(name: str, dtype: DType, python: Callable[..., object]) -> Handler:
 
 
 def _sum(t: Trace, arguments: Arguments, keywords: Keywords) -> object:
-    if len(arguments) == 1 and isinstance(arguments[0], (tuple, list)) and not keywords:
-        items = cast("Sequence[object]", arguments[0])
+    items = items_of(arguments[0]) if len(arguments) == 1 and not keywords else None
+    if items is not None:
         result: object = 0
         for item in items:
             result = _add(t, result, item)
@@ -211,8 +224,8 @@ def _add(t: Trace, x: object, y: object) -> object:
 def _all_any(which: str) -> Handler:
     def handler(t: Trace, arguments: Arguments, keywords: Keywords) -> object:
         name = reduction.any if which == "any" else reduction.all
-        if len(arguments) == 1 and isinstance(arguments[0], (tuple, list)):
-            items = cast("Sequence[object]", arguments[0])
+        items = items_of(arguments[0]) if len(arguments) == 1 else None
+        if items is not None:
             result: object = which == "all"
             for item in items:
                 if not is_run_time(item):
@@ -313,33 +326,33 @@ _HANDLERS: dict[int, Handler] = {
     id(builtins.range): _range,
     id(builtins.tuple): _sequence(tuple),
     id(builtins.list): _sequence(list),
-    id(builtins.zip): _sequence(lambda *a, **k: tuple(zip(*a, **k))),  # type: ignore[reportUnknownLambdaType]
+    id(builtins.zip): _sequence(lambda *a, **k: tuple(zip(*a, strict=False, **k))),  # type: ignore[reportUnknownLambdaType]
     id(builtins.enumerate): _sequence(lambda *a, **k: tuple(enumerate(*a, **k))),  # type: ignore[reportUnknownLambdaType]
     id(builtins.reversed): _sequence(lambda a: tuple(reversed(a))),  # type: ignore[reportUnknownLambdaType]
     id(builtins.print): lambda t, arguments, keywords: debug.print.trace(t, arguments, keywords),
     **dict(
         (
-            _operator(mathematics.add, operator.add),
-            _operator(mathematics.sub, operator.sub),
-            _operator(mathematics.mul, operator.mul),
-            _operator(mathematics.truediv, operator.truediv),
-            _operator(mathematics.floordiv, operator.floordiv),
-            _operator(mathematics.mod, operator.mod),
-            _operator(mathematics.pow, operator.pow),
-            _operator(mathematics.bitwise_and, operator.and_),
-            _operator(mathematics.bitwise_or, operator.or_),
-            _operator(mathematics.bitwise_xor, operator.xor),
-            _operator(mathematics.bitwise_lshift, operator.lshift),
-            _operator(mathematics.bitwise_rshift, operator.rshift),
-            _operator(mathematics.bitwise_not, operator.invert),
-            _operator(mathematics.negative, operator.neg),
-            _operator(mathematics.equal, operator.eq),
-            _operator(mathematics.not_equal, operator.ne),
-            _operator(mathematics.less, operator.lt),
-            _operator(mathematics.less_equal, operator.le),
-            _operator(mathematics.greater, operator.gt),
-            _operator(mathematics.greater_equal, operator.ge),
-            _operator(matrix.matmul, operator.matmul),
+            _operator(mathematics.add, _python.add),
+            _operator(mathematics.sub, _python.sub),
+            _operator(mathematics.mul, _python.mul),
+            _operator(mathematics.truediv, _python.truediv),
+            _operator(mathematics.floordiv, _python.floordiv),
+            _operator(mathematics.mod, _python.mod),
+            _operator(mathematics.pow, _python.pow),
+            _operator(mathematics.bitwise_and, _python.and_),
+            _operator(mathematics.bitwise_or, _python.or_),
+            _operator(mathematics.bitwise_xor, _python.xor),
+            _operator(mathematics.bitwise_lshift, _python.lshift),
+            _operator(mathematics.bitwise_rshift, _python.rshift),
+            _operator(mathematics.bitwise_not, _python.invert),
+            _operator(mathematics.negative, _python.neg),
+            _operator(mathematics.equal, _python.eq),
+            _operator(mathematics.not_equal, _python.ne),
+            _operator(mathematics.less, _python.lt),
+            _operator(mathematics.less_equal, _python.le),
+            _operator(mathematics.greater, _python.gt),
+            _operator(mathematics.greater_equal, _python.ge),
+            _operator(matrix.matmul, _python.matmul),
         )
     ),
 }
@@ -361,26 +374,26 @@ _TWINS: dict[int, Name[..., object]] = {
 
 # Names of the language that Python computes when given numbers only.
 _PYTHON_OF: dict[str, Callable[..., object]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "truediv": operator.truediv,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
-    "pow": operator.pow,
+    "add": _python.add,
+    "sub": _python.sub,
+    "mul": _python.mul,
+    "truediv": _python.truediv,
+    "floordiv": _python.floordiv,
+    "mod": _python.mod,
+    "pow": _python.pow,
     "minimum": builtins.min,
     "maximum": builtins.max,
-    "negative": operator.neg,
-    "bitwise_and": operator.and_,
-    "bitwise_or": operator.or_,
-    "bitwise_xor": operator.xor,
-    "bitwise_not": operator.invert,
-    "bitwise_lshift": operator.lshift,
-    "bitwise_rshift": operator.rshift,
-    "equal": operator.eq,
-    "not_equal": operator.ne,
-    "less": operator.lt,
-    "less_equal": operator.le,
-    "greater": operator.gt,
-    "greater_equal": operator.ge,
+    "negative": _python.neg,
+    "bitwise_and": _python.and_,
+    "bitwise_or": _python.or_,
+    "bitwise_xor": _python.xor,
+    "bitwise_not": _python.invert,
+    "bitwise_lshift": _python.lshift,
+    "bitwise_rshift": _python.rshift,
+    "equal": _python.eq,
+    "not_equal": _python.ne,
+    "less": _python.lt,
+    "less_equal": _python.le,
+    "greater": _python.gt,
+    "greater_equal": _python.ge,
 }

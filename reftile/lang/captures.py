@@ -6,13 +6,15 @@ cache key by value: changing a captured constant between launches gives another 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import CellType, FunctionType, ModuleType
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
+
+from reftile.lang.values import items_of
 
 MISSING = "<missing>"
 Probe = Callable[[], object]
@@ -68,22 +70,23 @@ def freeze(value: object, inside: frozenset[int] = frozenset()) -> object:
     if id(value) in inside:
         return "<itself>"
     inside |= {id(value)}
+    if isinstance(value, np.generic):
+        number = cast("Any", value)
+        return (str(number.dtype), number.tobytes())
+    items = items_of(value)
+    if items is not None:
+        return (type(value).__name__, *(freeze(item, inside) for item in items))
     match value:
         case bool() | int() | float() | str() | bytes() | None:
             return (type(value), repr(value) if isinstance(value, float) else value)
         case Enum():
             return value
-        case tuple() | list():
-            items = cast("Sequence[object]", value)
-            return (type(value).__name__, *(freeze(item, inside) for item in items))
         case dict():
             entries = cast("dict[object, object]", value)
             return ("dict", *((freeze(k), freeze(v, inside)) for k, v in entries.items()))
         case set() | frozenset():
             members = cast("set[object]", value)
             return ("set", frozenset(freeze(item, inside) for item in members))
-        case np.generic():
-            return (type(value), value.tobytes())
         case np.ndarray():
             array = cast("np.ndarray[tuple[int, ...], np.dtype[np.generic]]", value)
             return ("array", array.shape, array.dtype.str, array.tobytes())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -144,11 +144,12 @@ def as_dtype(thing: object) -> DType | None:
     if isinstance(thing, DType):
         return thing
     if isinstance(thing, np.dtype):
-        return _NAMES.get(thing.name)  # type: ignore[reportUnknownMemberType]
+        return _NAMES.get(str(cast("object", thing)))
     if isinstance(thing, type):
-        if issubclass(thing, np.generic) or thing.__module__ == "ml_dtypes":
-            return _NAMES.get(np.dtype(thing).name)
-        return {bool: bool_, int: int32, float: float32}.get(thing)
+        kind = cast("type", thing)
+        if issubclass(kind, np.generic) or kind.__module__ == "ml_dtypes":
+            return _NAMES.get(str(np.dtype(cast("Any", thing))))
+        return {bool: bool_, int: int32, float: float32}.get(kind)
     if type(thing).__module__ == "torch" and type(thing).__name__ == "dtype":
         return _NAMES.get(str(thing).removeprefix("torch."))
     return None

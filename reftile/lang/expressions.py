@@ -1,4 +1,4 @@
-"""Evaluate the expressions of a kernel: what is known now is computed, the rest becomes operations."""
+"""Evaluate expressions: what is known now is computed, the rest becomes operations."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ from reftile.lang.values import (
     describe,
     is_record,
     is_static,
+    items_of,
 )
 
 Evaluator = Callable[[Frame, ast.AST], object]
@@ -99,8 +100,8 @@ def _tuple(frame: Frame, node: ast.AST) -> object:
 
 def iterate(frame: Frame, node: ast.AST, value: object) -> list[object]:
     """The items of something whose number of items is known."""
-    if isinstance(value, (tuple, list)):
-        return list(cast("Iterable[object]", value))
+    if (found := items_of(value)) is not None:
+        return list(found)
     if isinstance(value, (Tile, Array)) or not is_static(value):
         raise frame.error(
             node,
@@ -260,7 +261,8 @@ def read_attribute(frame: Frame, node: ast.AST, owner: object, attribute: str) -
             "it has " + ", ".join(known),
         )
     if is_record(owner) or isinstance(owner, (str, tuple, range, slice, DType, Enum)):
-        return static(frame.trace, lambda: getattr(owner, attribute))
+        plain = cast("object", owner)
+        return static(frame.trace, lambda: getattr(plain, attribute))
     try:
         return frame.trace.captures.attribute(owner, attribute)
     except AttributeError as error:
@@ -285,8 +287,7 @@ def read_item(frame: Frame, node: ast.AST, owner: object, index: object) -> obje
             f"{describe(owner)} cannot be indexed",
             "use ct.load and ct.store for tiles, ct.gather and ct.scatter for elements",
         )
-    if isinstance(owner, (tuple, list)):
-        items = cast("tuple[object, ...]", owner)
+    if (items := items_of(owner)) is not None:
         number = static_number(index)
         if isinstance(number, int):
             if not -len(items) <= number < len(items):
@@ -446,9 +447,9 @@ def _format(
         return list(value.parts)
     if isinstance(value, Tile):
         return [FormattedTile(value, spec)]
-    if isinstance(value, (tuple, list)) and not is_static(value):
-        items = cast("tuple[object, ...]", value)
-        opening, closing = "()" if isinstance(value, tuple) else "[]"
+    items = items_of(value)
+    if items is not None and not is_static(value):
+        opening, closing = "[]" if isinstance(value, list) else "()"
         parts: list[str | FormattedTile] = [opening]
         for i, item in enumerate(items):
             parts.extend([", "] if i else [])

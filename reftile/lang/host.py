@@ -6,6 +6,7 @@ Nothing is copied: what a kernel stores is in the caller's memory.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, cast
 
 import numpy as np
@@ -84,7 +85,7 @@ def host_array(value: object, name: str) -> HostArray:
     if any(s % item for s in data.strides):
         raise fail(
             "lang.argument.strides",
-            f"`{name}` has strides of {data.strides} bytes, which are no whole elements of {item} bytes",
+            f"`{name}` has strides of {data.strides} bytes, no whole elements of {item} bytes",
         )
     strides = tuple(
         1 if extent == 1 and s <= 0 else s // item
@@ -113,11 +114,11 @@ def _as_numpy(value: object, name: str) -> AnyArray:
     try:
         if hasattr(value, "__dlpack__"):
             return cast("AnyArray", np.from_dlpack(cast("Any", value)))
-        return cast("AnyArray", np.asarray(value))
+        return np.asarray(cast("Any", value))
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise fail(
             "lang.argument.array",
-            f"`{name}` ({type(value).__name__}) cannot be seen as an array without copying: {error}",
+            f"`{name}` ({type(value).__name__}) is no array that can be used in place: {error}",
         ) from None
 
 
@@ -139,8 +140,7 @@ def _from_torch(tensor: Any, name: str) -> AnyArray:
     except (TypeError, RuntimeError):
         pass
     # NumPy has no such dtype: look at the bits, and give them their name back.
-    import ml_dtypes
-    import torch
+    ml_dtypes, torch = import_module("ml_dtypes"), import_module("torch")
 
     named = getattr(ml_dtypes, kind, None)
     if named is None:
@@ -153,7 +153,7 @@ def _from_torch(tensor: Any, name: str) -> AnyArray:
 
 
 def overlap_groups(arrays: list[HostArray]) -> list[int | None]:
-    """For each array, the number of the group of arrays whose memory it shares, or None if alone."""
+    """For each array, the number of the group that it shares memory with, or None."""
     groups: list[int | None] = [None] * len(arrays)
     order = sorted(range(len(arrays)), key=lambda i: arrays[i].first)
     count, reach, previous = 0, -1, -1

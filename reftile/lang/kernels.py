@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import FunctionType
-from typing import overload
+from typing import cast, overload
 
 from reftile.ir.core import Kernel
 from reftile.ir.diagnostics import Diagnosis, ReftileError, fail
@@ -71,7 +71,7 @@ class KernelFunction:
                 "lang.kernel.call",
                 f"the kernel `{self.__name__}` cannot be called",
                 function_source(self.function).head(),
-                f"launch it: {self.__name__}[grid](...), or reftile.launch({self.__name__}, grid, args)",
+                f"launch it: {self.__name__}[grid](...)",
             )
         )
 
@@ -93,7 +93,7 @@ class KernelFunction:
         )
 
     def with_tokens(self, tokens: str) -> KernelFunction:
-        """The same kernel with tokens inserted (`auto`), or only those it passes itself (`none`)."""
+        """The same kernel with tokens inserted (`auto`), or only its own (`none`)."""
         _check_tokens(tokens)
         return KernelFunction(self.function, self.hints, tokens, self.progress)
 
@@ -151,7 +151,8 @@ class KernelFunction:
             if isinstance(value, int):
                 found[name] = value
             elif isinstance(value, ByTarget):
-                found[name] = {**value.by_target, "default": value.default or 0}
+                choice = cast("ByTarget[int]", value)
+                found[name] = {**choice.by_target, "default": choice.default or 0}
         if self.progress != "none":
             found["progress"] = self.progress
         return found

@@ -25,7 +25,7 @@ def launch(
     """Run a kernel over a grid; what it stores is in the caller's arrays afterwards.
 
     kernel: a function marked with @kernel. grid: blocks along one to three axes.
-    args: one value for each parameter: arrays of NumPy, of torch on the CPU or with DLPack; numbers.
+    args: one value for each parameter: numbers; arrays of NumPy, torch (CPU) or with DLPack.
     check: watch for everything that makes a program undefined; False runs all blocks at once,
         unwatched.
     schedule, seed: in which order the interpreter does what nothing orders ("program", "topo",

@@ -356,7 +356,7 @@ def _finish_loop(
     head: list[Value],
     prefix: Callable[[Exit], list[Value]] | None,
 ) -> Outcome:
-    """Build the `loop` of a traced body. What its breaks agree on is what the names are after it."""
+    """Build the `loop` of a traced body; names are afterwards what its breaks agree on."""
     t = frame.trace
     breaks = [e for e in body.exits if e.kind == "break"]
     results = _result_slots(slots, breaks)

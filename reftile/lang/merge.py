@@ -133,9 +133,9 @@ def join(values: Sequence[object], force: bool = False) -> Slot:
         return Conflict(missing.why)
     first = values[0]
     numeric = all(isinstance(v, Tile) or is_number(v) for v in values)
-    if not (force and numeric) and all(same(first, v) for v in values[1:]):
-        if not force or parts(first) is None:
-            return Same(first)
+    may_stay = not force or (not numeric and parts(first) is None)
+    if may_stay and all(same(first, v) for v in values[1:]):
+        return Same(first)
     if numeric:
         return _join_numbers(cast("Sequence[Tile | Number]", values))
     if all(isinstance(v, Token) for v in values):

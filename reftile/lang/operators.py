@@ -5,30 +5,33 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 from reftile.lang import arithmetic
 from reftile.lang.dtypes import as_dtype, bool_
 from reftile.lang.names.matrix import matmul
 from reftile.lang.trace import Trace
-from reftile.lang.values import Tile, describe, is_number, is_static
+from reftile.lang.values import Tile, describe, is_number, is_static, items_of
 
 Binary = Callable[[object, object], object]
 
+# The type of these functions is too general to be of use.
+_python: Any = operator
+
 STATIC_BINARY: dict[type[ast.operator], Binary] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-    ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor,
-    ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift,
-    ast.MatMult: operator.matmul,
+    ast.Add: _python.add,
+    ast.Sub: _python.sub,
+    ast.Mult: _python.mul,
+    ast.Div: _python.truediv,
+    ast.FloorDiv: _python.floordiv,
+    ast.Mod: _python.mod,
+    ast.Pow: _python.pow,
+    ast.BitAnd: _python.and_,
+    ast.BitOr: _python.or_,
+    ast.BitXor: _python.xor,
+    ast.LShift: _python.lshift,
+    ast.RShift: _python.rshift,
+    ast.MatMult: _python.matmul,
 }
 SYMBOLS: dict[type[ast.AST], str] = {
     ast.Add: "+",
@@ -52,12 +55,12 @@ SYMBOLS: dict[type[ast.AST], str] = {
     ast.GtE: ">=",
 }
 STATIC_COMPARE: dict[type[ast.cmpop], Binary] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
+    ast.Eq: _python.eq,
+    ast.NotEq: _python.ne,
+    ast.Lt: _python.lt,
+    ast.LtE: _python.le,
+    ast.Gt: _python.gt,
+    ast.GtE: _python.ge,
 }
 _PREDICATES: dict[type[ast.cmpop], arithmetic.Comparison] = {
     ast.Eq: "equal",
@@ -80,12 +83,13 @@ def static(t: Trace, compute: Callable[[], object]) -> object:
 def binary(t: Trace, op: type[ast.operator], x: object, y: object) -> object:
     """`x op y`."""
     if not (isinstance(x, Tile) or isinstance(y, Tile)):
-        if isinstance(x, (tuple, list)) and isinstance(y, (tuple, list)) and op is ast.Add:
-            return static(t, lambda: cast("list[object]", x) + cast("list[object]", y))
+        sequence, other = items_of(x), items_of(y)
+        if sequence is not None and other is not None and op is ast.Add:
+            return static(t, lambda: STATIC_BINARY[op](x, y))
         if is_static(x) and is_static(y):
             return static(t, lambda: STATIC_BINARY[op](x, y))
-        if isinstance(x, (tuple, list)) and isinstance(y, int) and op is ast.Mult:
-            return cast("tuple[object, ...]", x) * y
+        if sequence is not None and isinstance(y, int) and op is ast.Mult:
+            return sequence * y
     if op is ast.MatMult:
         return matmul.implementation(t, x, y)
     for side in (x, y):
@@ -147,9 +151,9 @@ def unary(t: Trace, op: type[ast.unaryop], x: object) -> object:
         if not is_static(x):
             raise t.error("operator", f"{describe(x)} has no such operator")
         functions: dict[type[ast.unaryop], Callable[[object], object]] = {
-            ast.USub: lambda v: operator.neg(cast("int", v)),
-            ast.UAdd: lambda v: operator.pos(cast("int", v)),
-            ast.Invert: lambda v: operator.invert(cast("int", v)),
+            ast.USub: lambda v: _python.neg(cast("int", v)),
+            ast.UAdd: lambda v: _python.pos(cast("int", v)),
+            ast.Invert: lambda v: _python.invert(cast("int", v)),
         }
         return static(t, lambda: functions[op](x))
     if op is ast.USub:
@@ -173,8 +177,9 @@ def compare(t: Trace, op: type[ast.cmpop], x: object, y: object) -> object:
     if ours is not None and theirs is not None and op in (ast.Eq, ast.NotEq):
         return (ours is theirs) == (op is ast.Eq)
     if not is_static(x) or not is_static(y):
-        if isinstance(x, (tuple, list)) and isinstance(y, (tuple, list)):
-            return _tuples(t, op, cast("list[object]", x), cast("list[object]", y))
+        ours_items, their_items = items_of(x), items_of(y)
+        if ours_items is not None and their_items is not None:
+            return _tuples(t, op, ours_items, their_items)
         return _mixed(t, op, x, y)
     return static(t, lambda: STATIC_COMPARE[op](x, y))
 
@@ -187,7 +192,7 @@ def _mixed(t: Trace, op: type[ast.cmpop], x: object, y: object) -> object:
     raise t.error("operator", f"`{SYMBOLS[op]}` cannot compare {describe(x)} and {describe(y)}")
 
 
-def _tuples(t: Trace, op: type[ast.cmpop], x: list[object], y: list[object]) -> object:
+def _tuples(t: Trace, op: type[ast.cmpop], x: tuple[object, ...], y: tuple[object, ...]) -> object:
     if op not in (ast.Eq, ast.NotEq):
         raise t.error("operator", "tuples of run-time values can only be compared by == and !=")
     if len(x) != len(y):

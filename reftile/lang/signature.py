@@ -1,4 +1,4 @@
-"""What a kernel is specialised for: dtypes, ranks, unit strides, divisibility, sharing, constants."""
+"""What a kernel is specialised for: dtypes, ranks, unit strides, divisibility, constants."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def _scalar(parameter: Parameter, argument: object, values: list[Any]) -> Scalar
     if parameter.scalar is not None:
         dtype = parameter.scalar.dtype
     elif isinstance(argument, np.generic):
-        dtype = as_dtype(argument.dtype)
+        dtype = as_dtype(type(cast("object", argument)))
     elif isinstance(argument, bool):
         dtype = bool_
     elif isinstance(argument, int):
@@ -224,7 +224,7 @@ def _scalar(parameter: Parameter, argument: object, values: list[Any]) -> Scalar
         raise fail(
             "lang.argument",
             f"`{parameter.name}` cannot be {describe(argument)} ({type(argument).__name__})",
-            hint="pass arrays and numbers; annotate the parameter as `ct.Constant` for anything else",
+            hint="pass arrays and numbers; anything else needs the annotation `ct.Constant`",
         )
     if dtype is None:
         raise fail("lang.argument", f"`{parameter.name}`: no dtype fits {argument!r}")

@@ -187,9 +187,8 @@ def _sweep(block: Block, live: set[Value]) -> None:
             _sweep_carried(op, live)
             if op.name == "if" and not op.results and _is_idle(op):
                 continue
-        elif op.definition.effects == "pure" and not op.definition.is_terminator:
-            if not any(r in live for r in op.results):
-                continue
+        elif op.definition.is_pure and not any(r in live for r in op.results):
+            continue
         kept.append(op)
     block.ops = kept
 

@@ -63,7 +63,7 @@ class Aliases:
 
     def all(self) -> frozenset[Hashable]:
         """Every class there is."""
-        allocated = {("alloca", id(op)) for op in self.kernel.walk() if op.name == "alloca"}
+        allocated = {f"alloca {id(op)}" for op in self.kernel.walk() if op.name == "alloca"}
         return frozenset([*self.classes.values(), *allocated, UNKNOWN])
 
     def of(self, value: Value) -> frozenset[Hashable]:
@@ -91,8 +91,8 @@ class Aliases:
                 found.add(sources)
         return frozenset(found)
 
-    def _sources(self, value: Value) -> tuple[Value, ...] | Hashable:
-        """The values that a pointer comes from, or its class."""
+    def _sources(self, value: Value) -> tuple[Value, ...] | str:
+        """The values that a pointer comes from, or its class: `UNKNOWN`, or an allocation's."""
         owner = value.owner
         if isinstance(owner, Block):
             loop = owner.parent.parent if owner.parent is not None else None
@@ -103,7 +103,7 @@ class Aliases:
             return UNKNOWN
         match owner.name:
             case "alloca":
-                return "alloca", id(owner)
+                return f"alloca {id(owner)}"
             case "for":
                 return _carried(owner, value.index)
             case "loop":

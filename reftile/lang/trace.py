@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Any
 
 from reftile.ir.attributes import Attribute, Dense, element_bits
 from reftile.ir.build import Builder
@@ -19,7 +19,7 @@ from reftile.ir.ops import OPS
 from reftile.ir.types import TileType, Type
 from reftile.lang.captures import Captures
 from reftile.lang.dtypes import DType
-from reftile.lang.values import Number, Tile, Token, describe, is_number
+from reftile.lang.values import Number, Tile, Token, as_items, describe, is_number
 
 Arguments = Sequence[object]
 Inline = Callable[["Trace", object, Arguments, Mapping[str, object]], object]
@@ -106,6 +106,16 @@ class Trace:
 
     # Operations
 
+    def _create(
+        self,
+        name: str,
+        arguments: Sequence[Value | Sequence[Value] | None],
+        types: Sequence[Type] | None,
+        attributes: Mapping[str, Attribute | None],
+    ) -> Op:
+        given: dict[str, Any] = dict(attributes)
+        return self.builder.create(OPS[name], *arguments, types=types, **given)
+
     def op(
         self,
         name: str,
@@ -114,7 +124,7 @@ class Trace:
         **attributes: Attribute | None,
     ) -> Op:
         """Append the operation called `name`; arguments by port, as in its record."""
-        return self.builder.create(OPS[name], *arguments, types=types, **attributes)
+        return self._create(name, arguments, types, attributes)
 
     def value(
         self,
@@ -135,7 +145,7 @@ class Trace:
         **attributes: Attribute | None,
     ) -> Op:
         """Append an operation whose regions have been traced already; missing ones are optional."""
-        op = self.builder.create(OPS[name], *arguments, types=types, **attributes)
+        op = self._create(name, arguments, types, attributes)
         op.regions = op.regions[: len(blocks)]
         for region, block in zip(op.regions, blocks, strict=True):
             region.block, block.parent = block, region
@@ -190,7 +200,7 @@ class Trace:
 
     def static_shape(self, value: object, what: str = "shape") -> tuple[int, ...]:
         """A tuple of positive extents known now; a single integer is a tuple of one."""
-        items = cast("Sequence[object]", value) if isinstance(value, (tuple, list)) else (value,)
+        items = as_items(value)
         shape = tuple(self.static_int(item, what) for item in items)
         if any(extent <= 0 for extent in shape):
             raise self.error("shape.positive", f"`{what}` needs positive extents, found {shape}")

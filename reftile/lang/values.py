@@ -165,6 +165,19 @@ def is_number(value: object) -> TypeGuard[Number]:
     return isinstance(value, (bool, int, float))
 
 
+def items_of(value: object) -> tuple[object, ...] | None:
+    """The items of a tuple or list, or None for anything else."""
+    if isinstance(value, (tuple, list)):
+        return tuple(cast("tuple[object, ...]", value))
+    return None
+
+
+def as_items(value: object) -> tuple[object, ...]:
+    """The items of a tuple or list; anything else is the only item."""
+    items = items_of(value)
+    return (value,) if items is None else items
+
+
 def is_static(value: object) -> bool:
     """True if nothing in `value` depends on the run."""
     if isinstance(value, (Tile, Token, Array, TiledView, RawArrayMemory, Undefined, FormattedText)):

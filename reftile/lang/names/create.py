@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
-
 from reftile.ir.types import TileType
 from reftile.lang.arithmetic import add_sub_mul, as_tile, convert, operand, wrap
 from reftile.lang.arithmetic import reshape as reshape_tile
 from reftile.lang.dtypes import DType, as_dtype, int32
 from reftile.lang.names.registry import name
 from reftile.lang.trace import Trace
-from reftile.lang.values import Tile, describe
+from reftile.lang.values import Tile, describe, items_of
 
 
 def need_dtype(t: Trace, value: object, what: str = "dtype") -> DType:
@@ -105,15 +102,16 @@ def astile(t: Trace, value: object, /, *, dtype: object) -> Tile:
 
 
 def _nested(t: Trace, value: object, dtype: DType) -> Tile:
-    if not isinstance(value, (tuple, list)):
+    found = items_of(value)
+    if found is None:
         return convert_scalar(t, value, dtype, "value")
-    items = [_nested(t, item, dtype) for item in cast("Sequence[object]", value)]
+    items = [_nested(t, item, dtype) for item in found]
     if not items:
         raise t.error("shape.positive", "an empty tuple writes no tile")
     if len({item.shape for item in items}) != 1:
         raise t.error("shape.nested", "tuples at one depth must have the same length")
     parts = [reshape_tile(t, item, (1, *item.shape)).value for item in items]
-    while len(parts) > 1:
-        pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
-        parts = [t.value("cat", *p, axis=0) if len(p) == 2 else p[0] for p in pairs]
-    return wrap(parts[0], dtype)
+    value = parts[0]
+    for part in parts[1:]:
+        value = t.value("cat", value, part, axis=0)
+    return wrap(value, dtype)

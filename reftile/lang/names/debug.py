@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import cast
 
 from reftile.lang.arithmetic import as_tile, convert
 from reftile.lang.dtypes import bool_, float32, float64, int32
 from reftile.lang.names.registry import name
 from reftile.lang.trace import Trace
-from reftile.lang.values import FormattedText, FormattedTile, Tile, describe
+from reftile.lang.values import FormattedText, FormattedTile, Tile, describe, items_of
 
 _CONVERSION = re.compile(r"%(?:%|[-+ #0]*\d*(?:\.\d+)?(?:hh|h|ll|l|j|z|t|L)?([diuoxXeEfFgGaAs]))")
 
@@ -71,8 +70,7 @@ def _piece(t: Trace, value: object, spec: str, text: list[str], tiles: list[Tile
                 tile, letter = convert(t, tile, int32), "d"
         text.append(f"%{flags}{width}{precision}{letter}")
         tiles.append(tile)
-    elif isinstance(value, (tuple, list)):
-        items = cast("Sequence[object]", value)
+    elif (items := items_of(value)) is not None:
         text.append("(" if isinstance(value, tuple) else "[")
         for i, item in enumerate(items):
             text.append(", " if i else "")
@@ -132,8 +130,8 @@ class Keyword:
 
 static_eval = Keyword(
     "static_eval",
-    "Evaluate an expression in Python while the kernel is compiled. Tiles in it stand for themselves: "
-    "their shape and dtype can be asked for, and arithmetic on them builds operations.",
+    "Evaluate an expression in Python while the kernel is compiled. Tiles in it have a shape and a "
+    "dtype, and arithmetic on them builds operations.",
 )
 static_assert = Keyword(
     "static_assert",

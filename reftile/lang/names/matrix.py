@@ -83,8 +83,8 @@ def _batched(t: Trace, tile: Tile, batch: tuple[int, ...]) -> Tile:
 def mma(t: Trace, x: object, y: object, /, acc: object, *, use_fast_acc: object = False) -> Tile:
     """`x @ y + acc`, in the dtype of `acc`. Batch axes broadcast.
 
-    Operands of float16 or 8 bits accumulate in float16 or float32, bfloat16 and tfloat32 in float32,
-    int8 and uint8 in int32, float32 and float64 in themselves.
+    Operands of float16 or 8 bits accumulate in float16 or float32, bfloat16 and tfloat32 in
+    float32, int8 and uint8 in int32, float32 and float64 in themselves.
     """
     lhs, rhs = as_tile(t, x, what="`x`"), as_tile(t, y, what="`y`")
     total = as_tile(t, acc, what="`acc`")

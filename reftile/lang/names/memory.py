@@ -6,7 +6,6 @@ and it returns a token: a load returns `(tile, token)`, a store returns the toke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import cast
 
 from reftile.ir.core import Value
@@ -31,7 +30,7 @@ from reftile.lang.names.views import (
 )
 from reftile.lang.promote import promote
 from reftile.lang.trace import Trace
-from reftile.lang.values import Array, Slice, Tile, Token, describe, is_number
+from reftile.lang.values import Array, Slice, Tile, Token, as_items, describe, is_number
 
 
 def with_token(t: Trace, token: object, result: Tile, new: Value) -> object:
@@ -300,13 +299,13 @@ def store_pointers(
 def _sparse(
     t: Trace, array: Array, indices: object, padding: PaddingMode
 ) -> tuple[Value, tuple[Value, ...]]:
-    items = cast("Sequence[object]", indices) if isinstance(indices, (tuple, list)) else (indices,)
+    items = as_items(indices)
     sparse = [i for i, item in enumerate(items) if isinstance(item, Tile) and item.ndim == 1]
     dense = [item for item in items if isinstance(item, Slice)]
     if len(items) != array.ndim or len(sparse) != 1 or len(dense) != array.ndim - 1:
         raise t.error(
             "index.sparse",
-            f"`indices` needs one rank-1 tile and {array.ndim - 1} slices, found {describe(tuple(items))}",
+            f"`indices` needs one rank-1 tile and {array.ndim - 1} slices, found {describe(items)}",
             "for example (rows, ct.Slice(0, 64))",
         )
     shape: list[int] = []

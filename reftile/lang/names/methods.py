@@ -46,7 +46,6 @@ from reftile.lang.trace import Trace
 from reftile.lang.values import (
     Array,
     Index,
-    Number,
     RawArrayMemory,
     Tile,
     TiledView,
@@ -97,7 +96,7 @@ def tiled_view(
     if shape and len(shape) != array.ndim:
         raise t.error(
             "shape.rank",
-            f"a tile of shape {shape} has rank {len(shape)}, and {describe(array)} has {array.ndim}",
+            f"a tile of shape {shape} does not fit {describe(array)}",
         )
     default = shape or (1,) * array.ndim
     steps = (
@@ -446,7 +445,7 @@ def find_attribute(t: Trace, owner: object, attribute: str) -> object:
         case bool() | int() | float():
             readers = {
                 "shape": lambda: (),
-                "dtype": lambda: as_tile(t, cast("Number", owner)).dtype,
+                "dtype": lambda: as_tile(t, owner).dtype,
                 "ndim": lambda: 0,
             }
         case Array():

@@ -22,7 +22,7 @@ from reftile.lang.enums import RoundingMode
 from reftile.lang.names.registry import name
 from reftile.lang.names.shape import matched
 from reftile.lang.trace import Trace, static_number
-from reftile.lang.values import Number, Tile, describe
+from reftile.lang.values import Number, Tile, as_items, describe
 
 Combine = Callable[[Sequence[Tile], Sequence[Tile]], Sequence[Tile]]
 Kind = Literal["reduce", "scan"]
@@ -37,10 +37,10 @@ def combine_along(
     combine: Combine,
     reverse: bool = False,
 ) -> tuple[Tile, ...]:
-    """Build `reduce` or `scan`; `combine` takes the accumulators (what comes first), the elements."""
+    """Build `reduce` or `scan`; `combine` takes what comes first and what comes next."""
     values = tuple(tile.value for tile in tiles)
-    attributes = {"reverse": True} if reverse else {}
-    op = t.op(kind, values, axis=axis, identities=tuple(identities), **attributes)
+    backwards = True if reverse else None
+    op = t.op(kind, values, axis=axis, identities=tuple(identities), reverse=backwards)
     block = op.regions[0].block
     with t.inside(block):
         pairs = block.arguments
@@ -67,7 +67,7 @@ def _is_pure(op: str) -> bool:
 def _axes(t: Trace, axis: object, rank: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(rank))
-    items = cast("Sequence[object]", axis) if isinstance(axis, (tuple, list)) else (axis,)
+    items = as_items(axis)
     axes = tuple(t.static_axis(item, rank) for item in items)
     if len(set(axes)) != len(axes):
         raise t.error("axis", f"an axis is named twice: {axes}")
@@ -254,9 +254,7 @@ def _custom(
     several = isinstance(x, (tuple, list))
     sources = cast("Sequence[object]", x) if several else (x,)
     tiles = matched(t, *sources)
-    numbers = (
-        cast("Sequence[object]", identity) if isinstance(identity, (tuple, list)) else (identity,)
-    )
+    numbers = as_items(identity)
     if len(numbers) != len(tiles):
         raise t.error(
             "reduce.identity",
@@ -267,7 +265,7 @@ def _custom(
 
     def combine(before: Sequence[Tile], after: Sequence[Tile]) -> Sequence[Tile]:
         result = t.call(func, *before, *after)
-        items = cast("Sequence[object]", result) if isinstance(result, (tuple, list)) else (result,)
+        items = as_items(result)
         if len(items) != len(tiles):
             raise t.error(
                 "reduce.results",
@@ -291,7 +289,7 @@ def _identity(t: Trace, value: object) -> Number:
     if number is None:
         raise t.error(
             "reduce.identity",
-            f"`identity` must be a number known when the kernel is compiled, found {describe(value)}",
+            f"`identity` must be a number known when compiling, found {describe(value)}",
         )
     return number
 

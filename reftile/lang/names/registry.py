@@ -10,7 +10,7 @@ from reftile.ir.diagnostics import fail
 from reftile.lang.trace import Trace
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R = TypeVar("R", covariant=True)
 
 
 class Name(Generic[P, R]):

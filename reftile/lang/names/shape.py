@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
-from typing import cast
 
 from reftile.ir.core import Value
 from reftile.ir.types import TileType
@@ -24,14 +22,14 @@ from reftile.lang.enums import RoundingMode
 from reftile.lang.names.create import need_dtype
 from reftile.lang.names.registry import name
 from reftile.lang.trace import Trace
-from reftile.lang.values import Tile, describe
+from reftile.lang.values import Tile, as_items, describe, items_of
 
 
 @name
 def reshape(t: Trace, x: object, /, shape: object) -> Tile:
     """The same elements, in row-major order; one extent may be -1."""
     tile = as_tile(t, x, what="`x`")
-    items = cast("Sequence[object]", shape) if isinstance(shape, (tuple, list)) else (shape,)
+    items = as_items(shape)
     extents = [t.static_int(item, "shape") for item in items]
     size = prod(tile.shape)
     if extents.count(-1) == 1:
@@ -64,7 +62,7 @@ def broadcast_to(t: Trace, x: object, /, shape: object) -> Tile:
 def permute(t: Trace, x: object, /, axes: object) -> Tile:
     """Axis i of the result is axis `axes[i]` of the tile."""
     tile = as_tile(t, x, what="`x`")
-    items = cast("Sequence[object]", axes) if isinstance(axes, (tuple, list)) else (axes,)
+    items = as_items(axes)
     order = tuple(t.static_axis(item, tile.ndim, "axes") for item in items)
     if sorted(order) != list(range(tile.ndim)):
         raise t.error("axis", f"`axes` must name each of {tile.ndim} axes once, found {order}")
@@ -94,9 +92,10 @@ def transpose(t: Trace, x: object, /, axis0: object = None, axis1: object = None
 @name
 def cat(t: Trace, tiles: object, /, axis: object) -> Tile:
     """Tiles one after the other along `axis`."""
-    if not isinstance(tiles, (tuple, list)) or len(cast("Sequence[object]", tiles)) == 0:
+    items = items_of(tiles)
+    if not items:
         raise t.error("type.tuple", f"`tiles` must be a tuple of tiles, found {describe(tiles)}")
-    parts = [as_tile(t, item, what="a part") for item in cast("Sequence[object]", tiles)]
+    parts = [as_tile(t, item, what="a part") for item in items]
     first = parts[0]
     position = t.static_axis(axis, first.ndim)
     value = first.value
@@ -176,7 +175,7 @@ def where(t: Trace, cond: object, x: object, y: object, /) -> Tile:
 
 
 def _subtile_index(t: Trace, index: object, rank: int) -> list[Value]:
-    items = cast("Sequence[object]", index) if isinstance(index, (tuple, list)) else (index,)
+    items = as_items(index)
     if len(items) != rank:
         raise t.error("index.rank", f"`index` needs {rank} entries, found {len(items)}")
     return [as_tile(t, item, int32, "an index").value for item in items]

@@ -27,7 +27,7 @@ from reftile.lang.arithmetic import (
 from reftile.lang.dtypes import DType, bool_, int32, int64
 from reftile.lang.enums import MemoryOrder, MemoryScope, PaddingMode
 from reftile.lang.trace import Trace, static_number
-from reftile.lang.values import Array, Index, Tile, describe
+from reftile.lang.values import Array, Index, Tile, as_items, describe, items_of
 
 
 def need_array(t: Trace, value: object, what: str = "array") -> Array:
@@ -94,9 +94,10 @@ def axis_order(t: Trace, order: object, rank: int) -> tuple[int, ...]:
         return tuple(range(rank))
     if order == "F":
         return tuple(reversed(range(rank)))
-    if not isinstance(order, (tuple, list)):
+    items = items_of(order)
+    if items is None:
         raise t.error("order", f'`order` is "C", "F" or a permutation, found {describe(order)}')
-    axes = tuple(t.static_axis(a, rank, "order") for a in cast("Sequence[object]", order))
+    axes = tuple(t.static_axis(a, rank, "order") for a in items)
     if sorted(axes) != list(range(rank)):
         raise t.error("order", f"`order` must name each of {rank} axes once, found {axes}")
     return axes
@@ -104,7 +105,7 @@ def axis_order(t: Trace, order: object, rank: int) -> tuple[int, ...]:
 
 def tile_index(t: Trace, index: object, rank: int) -> tuple[Value, ...]:
     """The operands of an index into a view."""
-    items = cast("Sequence[object]", index) if isinstance(index, (tuple, list)) else (index,)
+    items = as_items(index)
     if len(items) != rank:
         raise t.error(
             "index.rank",
@@ -134,7 +135,7 @@ def element_pointers(
     t: Trace, array: Array, indices: object, mask: object, check_bounds: object
 ) -> tuple[Value, Value | None, tuple[int, ...]]:
     """Pointers to elements by index, the mask of those that may be touched, and the shape."""
-    items = cast("Sequence[object]", indices) if isinstance(indices, (tuple, list)) else (indices,)
+    items = as_items(indices)
     if len(items) != array.ndim:
         raise t.error(
             "index.rank",
