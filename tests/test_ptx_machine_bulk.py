@@ -111,15 +111,25 @@ def test_tensor_load_swizzles(mode, span, seed):
     np.testing.assert_array_equal(got[0], swizzled(box.copy(), 16 if mode == "none" else span))
 
 
+def test_rows_shorter_than_the_span_keep_its_pitch():
+    data = RANDOM.integers(0, 65536, (16, 16)).astype(np.uint16)
+    tm = TensorMap(data, "u16", (16, 16), (32,), (16, 16), "64B")
+    copy = tensor_load(2, "0, 0")
+    got = run_load(copy, 1024, tm, expect=512, check_uninitialised=False)
+    padded = np.full((16, 32), 0xCDCD, np.uint16)
+    padded[:, :16] = data
+    np.testing.assert_array_equal(got[0], swizzled(padded, 64))
+
+
 @pytest.mark.parametrize(
     ("fill", "start"),
-    [("zero", (-3, -8)), ("zero", (30, 60)), ("nan", (34, 92)), ("zero", (90, 0))],
+    [("zero", (-3, -8)), ("zero", (30, 64)), ("nan", (34, 88)), ("zero", (90, 0))],
 )
 def test_boxes_outside_are_filled_and_fully_credited(fill, start):
     data = RANDOM.integers(0, 100, (40, 96)).astype(np.float16)
     tm = TensorMap(data.view(np.uint16), "f16", (96, 40), (192,), (32, 8), "none", fill=fill)
     got = run_load(tensor_load(2, f"{start[1]}, {start[0]}"), 512, tm)
-    expected = box_of(data.view(np.uint16), start, (8, 32), 0x7FFF if fill == "nan" else 0)
+    expected = box_of(data.view(np.uint16), start, (8, 32), 0x7FF7 if fill == "nan" else 0)
     np.testing.assert_array_equal(got[0].view(np.uint16).reshape(8, 32), expected)
 
 
@@ -194,6 +204,7 @@ def test_load_mutants_are_caught(old, new, seed):
         (tensor_load(2, "0, 0").replace("[r9]", "[r9+64]"), "(128-byte aligned|mbarrier)"),
         (tensor_load(2, "0, 0").replace("[r8]", "[r8+8]"), "no mbarrier"),
         (tensor_load(3, "0, 0, 0"), "rank 2"),
+        (tensor_load(2, "4, 0"), "innermost coordinate"),
         (f"cp.async.bulk.shared::cluster.global.{COMPLETE} [r9], [d5+8], 16, [r8];", "16-byte"),
         (tensor_load(2, "0, 0").replace("[r9]", "[r8]"), "(overwrites an mbarrier|outside)"),
     ],

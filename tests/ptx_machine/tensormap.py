@@ -106,6 +106,11 @@ class TensorMap:
         return self.counts[0] * self.element_bytes
 
     @property
+    def pitch_bytes(self) -> int:
+        """Distance of rows in shared memory: the whole span under a swizzle (seen on an H200)."""
+        return self.row_bytes if self.swizzle == "none" else SPAN_BYTES[self.swizzle]
+
+    @property
     def box_bytes(self) -> int:
         return int(np.prod(self.counts)) * self.element_bytes
 
@@ -114,6 +119,11 @@ class TensorMap:
         if len(coordinates) != len(self.dims):
             raise AccessError(
                 f"{len(coordinates)} coordinates for a tensor map of rank {len(self.dims)}"
+            )
+        if coordinates[0] * self.element_bytes % 16:
+            raise AccessError(
+                f"the innermost coordinate {coordinates[0]} is not a multiple of 16 bytes "
+                "(an H200 reports an illegal instruction)"
             )
         strides = (self.element_bytes, *self.strides)
         offset, inside = np.zeros((), np.int64), np.ones((), bool)
@@ -133,21 +143,17 @@ class TensorMap:
             raise AccessError(
                 f"tensor copies need a {alignment}-byte aligned place, found {destination:#x}"
             )
-        if self.swizzle != "none" and self.row_bytes != SPAN_BYTES[self.swizzle]:
-            raise AccessError(
-                f"rows of {self.row_bytes} bytes under {self.swizzle} swizzle are not modelled"
-            )
-        linear = (
-            np.arange(int(np.prod(self.counts)), dtype=np.int64) * self.element_bytes + destination
-        )
+        rows = np.arange(int(np.prod(self.counts[1:])), dtype=np.int64) * self.pitch_bytes
+        inner = np.arange(self.counts[0], dtype=np.int64) * self.element_bytes
+        linear = (rows[:, None] + inner).reshape(-1) + destination
         return swizzle(linear, self.swizzle)
 
     def fill_bits(self) -> int:
-        """Return the bit pattern of elements outside the tensor."""
+        """Return the bit pattern of elements outside the tensor (f16 as an H200 fills it)."""
         if self.fill == "zero":
             return 0
         return {
-            "f16": 0x7FFF,
+            "f16": 0x7FF7,
             "bf16": 0x7FFF,
             "f32": 0x7FFFFFFF,
             "tf32": 0x7FFFFFFF,

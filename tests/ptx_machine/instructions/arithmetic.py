@@ -42,15 +42,17 @@ def build_arithmetic(d: Decoder, ins: t.Instruction, m: Modifiers) -> Step:
 
 
 def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Divide toward zero; division by zero gives all ones (the document leaves it open)."""
+    """Divide toward zero; division by zero gives all ones, as seen on an H200."""
     safe = np.where(b == 0, np.ones_like(b), b)
     quotient = (a - np.fmod(a, safe)) // safe
     return np.where(b == 0, ~np.zeros_like(a), quotient).astype(a.dtype)
 
 
 def remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the remainder with the sign of the dividend."""
-    return np.where(b == 0, a, np.fmod(a, np.where(b == 0, np.ones_like(b), b))).astype(a.dtype)
+    """Return the remainder with the sign of the dividend; all ones for a divisor of zero."""
+    return np.where(
+        b == 0, ~np.zeros_like(a), np.fmod(a, np.where(b == 0, np.ones_like(b), b))
+    ).astype(a.dtype)
 
 
 BINARY = {"min": np.minimum, "max": np.maximum, "div": divide, "rem": remainder}

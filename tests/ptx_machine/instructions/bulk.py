@@ -10,7 +10,7 @@ import numpy as np
 from tests.ptx_machine import text as t
 from tests.ptx_machine.clocks import BEFORE, OPERATION
 from tests.ptx_machine.errors import AccessError
-from tests.ptx_machine.memory import SharedMemory, shared_target
+from tests.ptx_machine.memory import SharedMemory, byte_indices, shared_target
 from tests.ptx_machine.operands import Decoder, Modifiers, Step, instruction, no_operand
 from tests.ptx_machine.warp import Wait
 
@@ -155,6 +155,15 @@ def build_load(
     return step
 
 
+def claim(shared: SharedMemory, index: np.ndarray, width: int) -> np.ndarray | slice:
+    """Check the range of elements of a copy and return the bytes they cover."""
+    low, high = int(index.min()) * width, int(index.max() + 1) * width
+    shared.check_range(low, high)
+    if high - low == index.size * width:
+        return slice(low, high)
+    return byte_indices(index * width, width)
+
+
 def destinations(w, address: int, space: str, mask: int | None) -> list[tuple[SharedMemory, int]]:
     """Return (memory, offset) of every CTA that receives the data."""
     own, offset = shared_target(w, address, space)
@@ -178,16 +187,15 @@ def barrier_of(w, address: int, shared: SharedMemory, multicast: bool, space: st
 
 def arrive_at(w, shared: SharedMemory, offset: int, cargo: Cargo, barrier) -> Arrival:
     """Claim the destination bytes in the shadow and describe the delivery."""
-    shared.check_range(offset, offset + cargo.size_bytes)
+    index = cargo.place(offset) // cargo.width
+    where = claim(shared, index, cargo.width)
     number = new_operation(w)
-    where = slice(offset, offset + cargo.size_bytes)
     if shared.barriers and shared.opaque[where].any():
         raise AccessError("a bulk copy overwrites an mbarrier object")
     if w.machine.check_races:
         shared.shadow.write(where, OPERATION, number, w.clock, asynchronous=True)
     cta = w.cta.cluster.ctas[shared.rank]
     cta.outstanding += 1
-    index = cargo.place(offset) // cargo.width
     return Arrival(shared, index, cta, barrier, number, split_parts(w, index.size, cargo.unit))
 
 
@@ -214,7 +222,7 @@ def build_store(
             operation = reduce
             if where:
                 tm, coordinates = where(w, lane)
-                target, total = global_box(w, tm, coordinates), tm.box_bytes
+                target = global_box(w, tm, coordinates)
                 index = tm.shared_offsets(offset) // tm.element_bytes
                 operation = (reduce[0], tm.dtype) if reduce else None
             else:
@@ -222,11 +230,9 @@ def build_store(
                 check_run(offset, total)
                 target = global_run(w, int(to(w)[lane]), total, width)
                 index = offset // width + np.arange(total // width)
-            shared.check_range(offset, offset + total)
+            covered = claim(shared, index, target.width)
             if w.machine.check_races:
-                shared.shadow.read(
-                    slice(offset, offset + total), agent, epoch, w.clock, asynchronous=True
-                )
+                shared.shadow.read(covered, agent, epoch, w.clock, asynchronous=True)
             w.cta.outstanding += 1
             store = BulkStore(w.cta, shared, index, target, operation, text)
             w.stores.setdefault(lane, StoreQueue()).open.append(store)

@@ -152,6 +152,9 @@ def build_float(d: Decoder, ins: t.Instruction, m: Modifiers, to: str, source: s
 
     def step(w) -> None:
         x = a(w)
+        if source == "bf16" and to == "f32" and not (sat or relu or f):
+            put(w, x.astype(np.uint32) << np.uint32(16))
+            return
         value = widen(flush(x) if ftz and source == "f32" else x, source)
         if f:
             value = f(value)

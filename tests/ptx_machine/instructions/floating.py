@@ -138,7 +138,7 @@ def build_float(d: Decoder, ins: t.Instruction, m: Modifiers, kind: str) -> Step
             d.count(ins, 2)
             put, a = d.dst(ins, ins.operands[0], kind), d.src(ins, ins.operands[1], kind)
             f = np.abs if op == "abs" else np.negative
-            return lambda w: put(w, f(flush(a(w)) if ftz else a(w)))
+            return lambda w: put(w, canonical(f(flush(a(w)) if ftz else a(w))))
     raise m.fail(f"has no .{kind} form")
 
 

@@ -96,7 +96,7 @@ def build_packed(d: Decoder, ins: t.Instruction, m: Modifiers, kind: str) -> Ste
 
 
 def build_sign(d: Decoder, ins: t.Instruction, m: Modifiers, kind: str) -> Step:
-    """abs and neg change sign bits only."""
+    """abs and neg change sign bits only, except that NaN becomes the canonical one."""
     ftz, raw = m.flag("ftz"), RAW_TYPE[kind]
     d.count(ins, 2)
     put, a = d.dst(ins, ins.operands[0], raw), d.src(ins, ins.operands[1], raw)
@@ -107,7 +107,8 @@ def build_sign(d: Decoder, ins: t.Instruction, m: Modifiers, kind: str) -> Step:
         x = a(w)
         if ftz:
             x = pack(flush_half(unpack(x, kind), form), kind)
-        put(w, x & ~sign if ins.opcode == "abs" else x ^ sign)
+        out = x & ~sign if ins.opcode == "abs" else x ^ sign
+        put(w, pack(unpack(out, kind), kind))
 
     return step
 

@@ -102,7 +102,6 @@ class Cargo:
 
     read: Callable[[], np.ndarray]
     width: int
-    size_bytes: int
     unit: int
     place: Callable[[int], np.ndarray]
     release: Callable[[], None] | None = None
@@ -111,7 +110,7 @@ class Cargo:
 def box_cargo(w, tm: TensorMap, coordinates: tuple[int, ...]) -> Cargo:
     """Return a box of a tensor map."""
     side = global_box(w, tm, coordinates)
-    return Cargo(side.read, tm.element_bytes, tm.box_bytes, tm.counts[0], tm.shared_offsets)
+    return Cargo(side.read, tm.element_bytes, tm.counts[0], tm.shared_offsets)
 
 
 def run_cargo(w, address: int, size: int, width: int, space: str) -> Cargo:
@@ -122,7 +121,7 @@ def run_cargo(w, address: int, size: int, width: int, space: str) -> Cargo:
         return offset + np.arange(size // width) * width
 
     if space == "global":
-        return Cargo(global_run(w, address, size, width).read, width, size, 16 // width, place)
+        return Cargo(global_run(w, address, size, width).read, width, 16 // width, place)
     shared, offset = shared_target(w, address, "shared::cta")
     check_run(offset, size)
     shared.check_range(offset, offset + size)
@@ -137,7 +136,7 @@ def run_cargo(w, address: int, size: int, width: int, space: str) -> Cargo:
     def release() -> None:
         w.cta.outstanding -= 1
 
-    return Cargo(read, width, size, 16 // width, place, release)
+    return Cargo(read, width, 16 // width, place, release)
 
 
 @dataclass(eq=False, slots=True)
