@@ -7,6 +7,7 @@ listed in `reftile.lang.language` and loaded when the first of them is used.
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> object:
     if name.startswith("__") and name != "__all__":
         raise AttributeError(name)
+    if find_spec(f"{__name__}.{name}") is not None:
+        # `from reftile.lang import arithmetic` asks here first, while modules are half loaded.
+        return import_module(f"{__name__}.{name}")
     try:
         return getattr(import_module(f"{__name__}.language"), name)
     except AttributeError:

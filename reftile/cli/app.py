@@ -1,0 +1,167 @@
+"""The commands, their options and help. Each command's work is in a module of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import reftile.cli.doctor as machine
+import reftile.cli.run as running
+from reftile.cli.output import BAD_INPUT, OUR_FAULT, STOPPED, Exit, Output
+from reftile.ir.diagnostics import Bug, ReftileError
+
+EPILOG = (
+    "Exit codes: 0 all is well, 1 something was found, 2 wrong input, 3 not possible on this "
+    "machine, 4 a fault of reftile, 130 stopped by Ctrl-C."
+)
+
+app = typer.Typer(
+    name="reftile",
+    help="Run, check and compile tile programs, and hold implementations against the suites.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Where = Annotated[str, typer.Argument(metavar="FILE[:NAME]", help="A .tile file or a Python file.")]
+Seed = Annotated[int, typer.Option(help="Seed of the schedule and of random arguments.")]
+Values = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[ARGUMENT]...",
+        help="f32[64,128], i32[8]=zeros, @file.npy, 128, 0.5, or NAME=any of these.",
+    ),
+]
+Grid = Annotated[str, typer.Option(metavar="X[,Y[,Z]]", help="Blocks to launch.")]
+Constants = Annotated[
+    list[str] | None,
+    typer.Option("--const", metavar="NAME=VALUE", help="A constant of a Python kernel."),
+]
+
+
+@app.command(
+    epilog="Example: reftile run add.tile --grid 8 f32[1000] f32[1000] f32[1000]=zeros 1000"
+)
+def run(
+    where: Where,
+    arguments: Values = None,
+    grid: Grid = "1",
+    const: Constants = None,
+    backend: Annotated[
+        str | None, typer.Option(help="interp, batched, ...; default: the fastest here.")
+    ] = None,
+    seed: Seed = 0,
+    save: Annotated[Path | None, typer.Option(help="Write the arrays to this .npz file.")] = None,
+    json: Json = False,
+) -> None:
+    """Run a kernel and show what is in its arrays afterwards."""
+    output = Output(json)
+    request = running.Request(where, arguments or [], grid, const or [], seed)
+    running.run(output, request, backend, save)
+
+
+@app.command(
+    epilog="Example: reftile check attention.py:attention --grid 4 f32[64,64] ... --schedules 20"
+)
+def check(
+    where: Where,
+    arguments: Values = None,
+    grid: Grid = "1",
+    const: Constants = None,
+    schedules: Annotated[
+        int, typer.Option(help="Random schedules to try besides the fixed ones.")
+    ] = 4,
+    seed: Seed = 0,
+    verify_only: Annotated[
+        bool, typer.Option("--verify-only", help="Do not run the kernel.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Run a kernel with every check on, under several schedules, and report what is wrong."""
+    request = running.Request(where, arguments or [], grid, const or [], seed)
+    running.check(Output(json), request, schedules, verify_only)
+
+
+@app.command(
+    epilog="Example: reftile show examples/softmax.py:softmax f32[64,64] f32[64,64] --const TILE=64"
+)
+def show(
+    where: Where,
+    arguments: Values = None,
+    const: Constants = None,
+    level: Annotated[
+        str, typer.Option(help="tile, or another level once a pass makes it.")
+    ] = "tile",
+    json: Json = False,
+) -> None:
+    """Print a kernel as text: a .tile file canonically, a Python kernel for these arguments."""
+    request = running.Request(where, arguments or [], "1", const or [], 0)
+    running.show_kernel(Output(json), request, level)
+
+
+@app.command(epilog="Example: reftile doctor --json")
+def doctor(json: Json = False) -> None:
+    """Say what this machine can run, and why not the rest."""
+    machine.report(Output(json))
+
+
+def execute(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; nothing escapes as a traceback."""
+    command = typer.main.get_command(app)
+
+    def call() -> Any:
+        return command.main(args=list(arguments), prog_name="reftile", standalone_mode=False)
+
+    return _guarded(call, "--json" in arguments)
+
+
+def _guarded(command: Callable[[], Any], as_json: bool) -> int:
+    output = Output(as_json)
+    try:
+        code = command()
+    except Exit as stop:
+        return stop.code
+    except ReftileError as error:
+        output.diagnoses(error)
+        return BAD_INPUT
+    except Bug as error:
+        output.bug(error)
+        return OUR_FAULT
+    except typer.Exit as stop:
+        return stop.exit_code
+    except (KeyboardInterrupt, typer.Abort) as stop:
+        print(f"reftile: {stop or 'stopped'}", file=sys.stderr)
+        return STOPPED
+    except BrokenPipeError:
+        return 0
+    except (RecursionError, MemoryError) as error:
+        print(
+            f"reftile: out of {type(error).__name__.removesuffix('Error').lower()}", file=sys.stderr
+        )
+        return OUR_FAULT
+    except Exception as error:
+        # Usage errors: typer brings click along, or has a copy of it, so they have no one class.
+        explain = getattr(error, "show", None)
+        if callable(explain):
+            explain()
+            return BAD_INPUT
+        output.bug(Bug(f"{type(error).__name__}: {error}", _place(error), " ".join(sys.argv)))
+        return OUR_FAULT
+    return code if isinstance(code, int) else 0
+
+
+def _place(error: BaseException) -> str:
+    """The innermost place of ours that an unexpected error passed through."""
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_globals.get("__name__", "")
+        if str(name).startswith("reftile"):
+            place = f"{name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place

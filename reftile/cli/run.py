@@ -1,0 +1,335 @@
+"""`reftile run`, `reftile check` and `reftile show`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+import reftile
+from reftile.cli.inputs import (
+    Arguments,
+    bad,
+    load_module,
+    load_python_object,
+    parse_argument,
+    parse_grid,
+    pick_kernel,
+    split_name,
+)
+from reftile.cli.output import FOUND, Exit, Output, print_diagnosis
+from reftile.interp.launch import Report, interpret
+from reftile.interp.schedule import Schedule
+from reftile.ir.core import Kernel, Module
+from reftile.ir.diagnostics import Diagnosis, ReftileError, ReftileErrors
+from reftile.ir.print import show
+from reftile.ir.verify import verify
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PROGRESS_AFTER_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A kernel, its arguments, constants and grid, as written on the command line."""
+
+    where: str
+    arguments: list[str]
+    grid: str
+    constants: list[str]
+    seed: int
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A kernel ready to run: `launch(values, **options)` runs it on a list of argument values."""
+
+    name: str
+    argument_names: list[str]
+    values: list[Any]
+    grid: tuple[int, int, int]
+    launch: Callable[..., Report]
+    text: Callable[[], str]
+
+    def arrays(self, values: list[Any]) -> dict[str, NDArray[Any]]:
+        """The arrays among `values` by argument name."""
+        pairs = zip(self.argument_names, values, strict=True)
+        return {name: value for name, value in pairs if isinstance(value, np.ndarray)}
+
+
+def load(request: Request, need_arguments: bool = True) -> Loaded:
+    """Find the kernel and make its arguments.
+
+    Raises:
+        ReftileError: a file, a name, an argument or the kernel is wrong.
+    """
+    path, name = split_name(request.where)
+    if path.suffix == ".py":
+        return _load_python(path, name, request)
+    module = load_module(path)
+    kernel = pick_kernel(module, name, path)
+    if request.constants:
+        raise bad("a text kernel has no constants", "constants are for Python kernels")
+    names = [a.name for a in kernel.arguments]
+    arguments = Arguments(request.arguments, request.seed)
+    values = arguments.for_kernel(names) if need_arguments else []
+
+    def launch(values: list[Any], **options: Any) -> Report:
+        return interpret(_alone(module, kernel), grid, values, **options)
+
+    grid = parse_grid(request.grid)
+    return Loaded(kernel.name, names, values, grid, launch, lambda: show(module))
+
+
+def _alone(module: Module, kernel: Kernel) -> Module:
+    """The module with this kernel as its only one, so that no name is needed."""
+    return Module([kernel], module.globals, module.name)
+
+
+def _load_python(path: Path, name: str, request: Request) -> Loaded:
+    if not name:
+        raise bad(f"{path}: which kernel?", f"write {path}:name")
+    kernel = load_python_object(path, name)
+    if not isinstance(kernel, reftile.KernelFunction):
+        raise bad(f"`{name}` in {path} is not a kernel", "decorate it with @reftile.kernel")
+    constants = _constants(request.constants)
+    unnamed = [p.name for p in kernel.parameters if p.name not in constants]
+    values = Arguments(request.arguments, request.seed).for_kernel(unnamed)
+    grid = parse_grid(request.grid)
+
+    def specialise(values: list[Any]) -> Any:
+        return kernel.specialise(**dict(zip(unnamed, values, strict=True)), **constants)
+
+    def launch(values: list[Any], **options: Any) -> Report:
+        found = specialise(values)
+        return interpret(found.kernel, grid, found.values, **options)
+
+    return Loaded(name, unnamed, values, grid, launch, lambda: show(specialise(values).kernel))
+
+
+def _constants(texts: list[str]) -> dict[str, Any]:
+    random = np.random.default_rng(0)
+    constants: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise bad(f"`{text}` is not NAME=VALUE")
+        constants[name] = parse_argument(value, random)
+    return constants
+
+
+@contextmanager
+def progress_bar(output: Output, label: str) -> Generator[Callable[[int, int], None]]:
+    """A progress callback that shows a bar on stderr once the work has taken two seconds."""
+    from rich.progress import Progress
+
+    bar = Progress(console=output.console(error=True), transient=True)
+    task = bar.add_task(label, total=None)
+    start, shown = perf_counter(), False
+
+    def update(done: int, total: int) -> None:
+        nonlocal shown
+        if not shown and perf_counter() - start > PROGRESS_AFTER_SECONDS:
+            bar.start()
+            shown = True
+        if shown:
+            bar.update(task, completed=done, total=total)
+
+    try:
+        yield update
+    finally:
+        if shown:
+            bar.stop()
+
+
+def run(output: Output, request: Request, backend: str | None, save: Path | None) -> None:
+    """Run once and show the arrays."""
+    loaded = load(request)
+    start = perf_counter()
+    with progress_bar(output, loaded.name) as progress:
+        report = loaded.launch(
+            loaded.values, progress=progress, **_backend_options(backend, request.seed)
+        )
+    seconds = perf_counter() - start
+    arrays = loaded.arrays(loaded.values)
+    if save is not None:
+        _save(save, arrays)
+    data: dict[str, object] = {
+        "kernel": loaded.name,
+        "grid": loaded.grid,
+        "seconds": seconds,
+        "blocks": report.blocks,
+        "checked": report.checked,
+        "printed": report.printed,
+        "arrays": {name: summarize(array) for name, array in arrays.items()},
+    }
+    output.result(data, lambda console: _render_run(console, loaded, report, arrays, seconds))
+
+
+def _save(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+    try:
+        np.savez(path, allow_pickle=False, **arrays)
+    except OSError as error:
+        raise bad(f"{path}: {error.strerror or error}") from None
+
+
+def _backend_options(backend: str | None, seed: int) -> dict[str, Any]:
+    if backend in (None, "interp"):
+        return {"check": True, "seed": seed}
+    if backend == "batched":
+        return {"check": False, "seed": seed}
+    raise bad(f"there is no backend `{backend}` here", "interp and batched run everywhere")
+
+
+def summarize(array: NDArray[Any]) -> dict[str, object]:
+    """Shape, dtype and a few numbers of an array."""
+    values = array.astype(np.float64).reshape(-1) if array.size else np.zeros(0)
+    finite = values[np.isfinite(values)]
+    return {
+        "dtype": str(array.dtype),
+        "shape": list(array.shape),
+        "first": values[:4].tolist(),
+        "minimum": float(finite.min()) if finite.size else None,
+        "maximum": float(finite.max()) if finite.size else None,
+        "nan": int(np.isnan(values).sum()),
+    }
+
+
+def _render_run(
+    console: Console,
+    loaded: Loaded,
+    report: Report,
+    arrays: dict[str, NDArray[Any]],
+    seconds: float,
+) -> None:
+    from rich.table import Table
+
+    for text in report.printed:
+        console.print(text, end="", markup=False)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("array", "dtype", "shape", "minimum", "maximum", "first"):
+        table.add_column(heading)
+    for name, array in arrays.items():
+        found = summarize(array)
+        first = ", ".join(f"{v:.4g}" for v in array.astype(np.float64).reshape(-1)[:4])
+        table.add_row(
+            name,
+            str(found["dtype"]),
+            "x".join(map(str, array.shape)),
+            _number(found["minimum"]),
+            _number(found["maximum"]),
+            first,
+        )
+    console.print(table)
+    how = "every check on, no finding" if report.checked else "no checks"
+    console.print(f"{loaded.name}: {report.blocks} blocks in {seconds:.3f} s, {how}")
+
+
+def _number(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else "-"
+
+
+def check(output: Output, request: Request, schedules: int, verify_only: bool) -> None:
+    """Run under several schedules with every check on.
+
+    Raises:
+        Exit: with code 1, after printing the findings.
+    """
+    if verify_only:
+        _verify_file(output, request)
+        return
+    loaded = load(request)
+    plans: list[tuple[Schedule, int]] = [("program", 0), ("adversarial", request.seed)]
+    for i in range(schedules):
+        plans.append(("topo", request.seed + i))
+    findings: list[Diagnosis] = []
+    first: dict[str, NDArray[Any]] | None = None
+    with progress_bar(output, loaded.name) as progress:
+        for schedule, seed in plans:
+            values = list(map(_copy, loaded.values))
+            try:
+                loaded.launch(values, check=True, schedule=schedule, seed=seed, progress=progress)
+            except ReftileError as error:
+                for found in (
+                    error.diagnoses if isinstance(error, ReftileErrors) else (error.diagnosis,)
+                ):
+                    if str(found) not in map(str, findings):
+                        findings.append(found)
+                break
+            arrays = loaded.arrays(values)
+            different = [] if first is None else _different(first, arrays)
+            first = first if first is not None else arrays
+            if different:
+                findings.append(_order_matters(different, schedule, seed))
+                break
+    _report_findings(output, loaded.name, findings, plans)
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return cast("NDArray[Any]", value).copy()
+    return value
+
+
+def _different(left: dict[str, NDArray[Any]], right: dict[str, NDArray[Any]]) -> list[str]:
+    return [name for name in left if left[name].tobytes() != right[name].tobytes()]
+
+
+def _order_matters(names: list[str], schedule: str, seed: int) -> Diagnosis:
+    message = (
+        f"{', '.join(names)} differ between the schedules program and {schedule} (seed {seed})"
+    )
+    hint = (
+        "atomics on floats depend on order; anything else that does is a fault of reftile to report"
+    )
+    return Diagnosis("check.order", message, hint=hint, severity="warning")
+
+
+def _report_findings(
+    output: Output, name: str, findings: list[Diagnosis], plans: list[tuple[Schedule, int]]
+) -> None:
+    data: dict[str, object] = {
+        "kernel": name,
+        "schedules": [f"{schedule}({seed})" for schedule, seed in plans],
+        "findings": [d.to_json() for d in findings],
+    }
+
+    def render(console: Console) -> None:
+        for finding in findings:
+            print_diagnosis(console, finding)
+        if not findings:
+            console.print(f"{name}: no finding under {len(plans)} schedules")
+
+    output.result(data, render)
+    if any(d.severity == "error" for d in findings):
+        raise Exit(FOUND)
+
+
+def _verify_file(output: Output, request: Request) -> None:
+    path, _ = split_name(request.where)
+    module = load_module(path)
+    try:
+        verify(module)
+    except ReftileErrors as error:
+        _report_findings(output, str(path), list(error.diagnoses), [])
+    names = [k.name for k in module.kernels]
+    output.result(
+        {"verified": names}, lambda console: console.print(f"{path}: {', '.join(names)} verified")
+    )
+
+
+def show_kernel(output: Output, request: Request, level: str) -> None:
+    """Print the kernel as text."""
+    if level != "tile" and Path(split_name(request.where)[0]).suffix == ".py":
+        raise bad(f"no pass makes the level `{level}` yet", "tile is what there is")
+    loaded = load(request, need_arguments=Path(split_name(request.where)[0]).suffix == ".py")
+    text = loaded.text()
+    output.result({"text": text}, lambda console: print(text, end=""))

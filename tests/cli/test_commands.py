@@ -1,0 +1,142 @@
+"""The command line: output, JSON, exit codes, and no traceback whatever it is given."""
+
+from __future__ import annotations
+
+# ruff: noqa: E501
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reftile.cli.app import execute
+
+ADD = """\
+tile kernel @add(%x: tile<ptr<f32>>, %z: tile<ptr<f32>>, %n: tile<i32>) {
+  %vx = make_tensor_view %x, [%n], [] : tensor_view<?xf32, strides=[1]>
+  %vz = make_tensor_view %z, [%n], [] : tensor_view<?xf32, strides=[1]>
+  %px = make_partition_view %vx : partition_view<tile=(16), tensor_view<?xf32, strides=[1]>, padding=zero>
+  %pz = make_partition_view %vz : partition_view<tile=(16), tensor_view<?xf32, strides=[1]>>
+  %i, %j, %k = get_tile_block_id : tile<i32>, tile<i32>, tile<i32>
+  %a, %ta = load_view_tko %px, [%i] {ordering = weak} : tile<16xf32>, token
+  %c = addf %a, %a : tile<16xf32>
+  %tc = store_view_tko %c, %pz, [%i], token=%ta {ordering = weak} : token
+  return
+}
+"""
+IN_PLACE = ADD.replace("make_tensor_view %z", "make_tensor_view %x").replace(", token=%ta", "")
+ARGUMENTS = ["--grid", "3", "f32[40]=arange", "f32[40]=zeros", "40"]
+
+
+@pytest.fixture
+def add(tmp_path: Path) -> Path:
+    path = tmp_path / "add.tile"
+    path.write_text(ADD)
+    return path
+
+
+def test_run_shows_and_saves_the_arrays(
+    add: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = tmp_path / "out.npz"
+    assert execute(["run", str(add), *ARGUMENTS, "--save", str(saved)]) == 0
+    assert "every check on, no finding" in capsys.readouterr().out
+    assert np.array_equal(np.load(saved)["z"], 2 * np.arange(40, dtype=np.float32))
+
+
+def test_run_prints_one_json_object(add: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["run", str(add), *ARGUMENTS, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["arrays"]["z"]["maximum"] == 78.0
+    assert found["blocks"] == 3
+
+
+def test_arguments_can_be_given_by_name(add: Path) -> None:
+    assert execute(["run", str(add), "--grid", "3", "n=40", "z=f32[40]=zeros", "f32[40]"]) == 0
+
+
+def test_check_finds_the_missing_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "inplace.tile"
+    path.write_text(IN_PLACE)
+    assert execute(["check", str(path), *ARGUMENTS, "--json"]) == 1
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert finding["rule"].startswith("race.")
+    assert finding["line"] == 9
+
+
+def test_check_is_silent_on_a_right_kernel(add: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["check", str(add), *ARGUMENTS]) == 0
+    assert "no finding under 6 schedules" in capsys.readouterr().out
+
+
+def test_show_prints_canonical_text(add: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add.write_text(ADD.replace("  %c", "     %c"))
+    assert execute(["show", str(add)]) == 0
+    assert capsys.readouterr().out == ADD
+
+
+def test_doctor_names_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["doctor", "--json"]) == 0
+    abilities = json.loads(capsys.readouterr().out)["abilities"]
+    assert {"interpreter", "NVIDIA GPU", "AMD GPU"} <= {a["name"] for a in abilities}
+    assert all(a["detail"] for a in abilities)
+
+
+BAD = [
+    ["frobnicate"],
+    ["run"],
+    ["run", "missing.tile"],
+    ["run", "ADD", "--grid", "0"],
+    ["run", "ADD", "--grid", "1,1,1,1"],
+    ["run", "ADD", "--grid", "x"],
+    ["run", "ADD", "f32[40]"],
+    ["run", "ADD", "f32[40]", "f32[40]", "40", "41"],
+    ["run", "ADD", "f99[40]", "f32[40]", "40"],
+    ["run", "ADD", "f32[99999999999999]", "f32[40]", "40"],
+    ["run", "ADD", "f32[40]=lots", "f32[40]", "40"],
+    ["run", "ADD", "f32[40]", "f32[40]", "q=40"],
+    ["run", "ADD", "@missing.npy", "f32[40]", "40"],
+    ["run", "ADD", "what", "f32[40]", "40"],
+    ["run", "ADD", "i8[40]", "f32[40]", "40"],
+    ["run", "ADD:other", "f32[40]", "f32[40]", "40"],
+    ["run", "ADD", "f32[40]", "f32[40]", "40", "--backend", "abacus"],
+    ["run", "ADD", "f32[40]", "f32[40]", "40", "--const", "x"],
+    ["show", "BINARY"],
+    ["show", "PYTHON"],
+    ["show", "PYTHON:missing"],
+    ["show", "PYTHON:number"],
+    ["show", "BROKEN:kernel"],
+    ["check", "ADD", "f32[40]"],
+]
+
+
+@pytest.mark.parametrize("command", BAD, ids=" ".join)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_bad_input_is_diagnosed(
+    command: list[str], as_json: bool, add: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "binary.tile").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "kernels.py").write_text("number = 1\n")
+    (tmp_path / "broken.py").write_text("1/0\n")
+    names = {
+        "ADD": str(add),
+        "BINARY": str(tmp_path / "binary.tile"),
+        "PYTHON": str(tmp_path / "kernels.py"),
+        "BROKEN": str(tmp_path / "broken.py"),
+    }
+    words: list[str] = []
+    for word in command:
+        head, colon, tail = word.partition(":")
+        words.append(names.get(head, head) + colon + tail)
+    assert execute([*words, *(["--json"] if as_json else [])]) == 2
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.out + captured.err
+    assert captured.out + captured.err
+
+
+def test_the_command_starts_as_a_process(add: Path) -> None:
+    command = [sys.executable, "-m", "reftile.cli", "check", str(add), *ARGUMENTS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
