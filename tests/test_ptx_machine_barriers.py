@@ -12,7 +12,7 @@ from tests.ptx_machine import (
 )
 from tests.ptx_machine.harness import execute, kernel
 
-SEEDS = range(4)
+SEEDS = range(3)
 EXCHANGE = """
 ld.param.u64 d0, [a]; mov.u32 r0, %tid.x; mov.u32 r9, smem; shl.b32 r1, r0, 2; add.u32 r1, r1, r9;
 st.shared.u32 [r1], r0;

@@ -128,6 +128,7 @@ class Machine:
         self.random = random.Random(seed)
         self.eagerness = self.random.choice((0.0, 0.05, 0.5))
         self.quantum = self.random.choice((4, 32, 256))
+        self.impatience = self.random.choice((0.05, 0.5))
         self.memory = GlobalMemory()
         self.maps: list[TensorMap] = []
         self.pending: list = []

@@ -201,7 +201,7 @@ def build_wait(d: Decoder, ins: t.Instruction, m: Modifiers, may_block: bool) ->
                         w.clock.join(barrier.completed)
             put(w, result)
 
-        if any_done() or not may_block or w.machine.random.random() < 0.05:
+        if any_done() or not may_block or w.machine.random.random() < w.machine.impatience:
             finish()
             return None
         return Wait(
