@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from reftile.interp.model.events import (
@@ -76,7 +77,8 @@ class _Maker:
             guard = binary("==", Reg(random.choice(registers)), Const(random.randint(0, 3)))
         after = tuple(Edge(o.name) for o in ops if random.random() < self.token_rate)
         accesses = tuple(
-            self.access(kind, f"{register}_{i}", cell, registers) for i, cell in enumerate(cells)
+            replace(self.access(kind, f"{register}_{i}", cell, registers), element=i)
+            for i, cell in enumerate(cells)
         )
         registers += [a.register for a in accesses if a.register and guard == TRUE]
         return Op(name, accesses, order, scope, guard, after)

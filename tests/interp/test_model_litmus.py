@@ -33,7 +33,7 @@ def test_suite_has_every_family() -> None:
 
 
 def test_no_program_of_the_suite_branches_on_poison() -> None:
-    assert not [n for n, t in suite().items() if explore(t.program).poisoned]
+    assert not [n for n, t in suite().items() if explore(t.program).problems]
 
 
 def by_hand(name: str) -> bool:
@@ -79,7 +79,7 @@ def test_poison_that_reaches_a_branch_is_reported() -> None:
         expect forbid race-free
         """
     )
-    assert result.poisoned == ["y"]
+    assert result.problems == ["poison decides whether y is accessed"]
 
 
 def test_poison_that_is_only_passed_on_is_no_error() -> None:
@@ -96,7 +96,24 @@ def test_poison_that_is_only_passed_on_is_no_error() -> None:
         expect allow race-free
         """
     )
-    assert result.allows() and not result.poisoned
+    assert result.allows() and not result.problems
+
+
+def test_a_computed_index_outside_is_reported() -> None:
+    result = outcome(
+        """
+        litmus "outside"
+        buffer i: i32[2] = [1, 2]
+        buffer x: i32[2] = 0
+        block P {
+          k = load i[0:2]
+          store x[k] = 1
+        }
+        exists final x[1] == 1
+        expect allow race-free
+        """
+    )
+    assert result.problems == ["x[k[1]] is accessed outside its bounds"]
 
 
 def test_values_wrap_to_the_element_size() -> None:

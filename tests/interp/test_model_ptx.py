@@ -8,6 +8,7 @@ from functools import cache
 
 import pytest
 
+from reftile.interp.model.events import Scope
 from reftile.interp.model.execution import Result
 from reftile.interp.model.explore import explore
 from reftile.interp.model.ptx import (
@@ -77,7 +78,8 @@ def mutations() -> dict[str, tuple[PtxMapping, Rule]]:
             found[f"{row} as {less}"] = changed(row, order, less), "minimal"
         if order == "relaxed" and kind in ("load", "store"):
             found[f"{row} as weak"] = changed(row, "relaxed.{scope}.", ""), "minimal"
-    for scope, text in (("device", "cta"), ("sys", "gpu"), ("sys", "cta")):
+    narrower: tuple[tuple[Scope, str], ...] = (("device", "cta"), ("sys", "gpu"), ("sys", "cta"))
+    for scope, text in narrower:
         found[f"{scope} as {text}"] = mapping.with_scope(scope, text), "minimal"
     return found
 

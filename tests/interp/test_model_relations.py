@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 
 import pytest
@@ -16,6 +17,7 @@ from reftile.interp.model.relations import (
     parse_model,
     simplify_away,
     spec_model,
+    spec_source,
 )
 from reftile.ir.diagnostics import ReftileError, Source
 
@@ -88,6 +90,14 @@ def test_printed_expressions_parse_to_themselves() -> None:
             assert parse_expression(str(expression), names) == expression
 
 
+def test_given_names_are_those_of_the_specification() -> None:
+    text = spec_source().text
+    tables = text[text.index("## 4.") : text.index("```relations tile")]
+    tables += text[text.index("## 10.") : text.index("```relations ptx-6.0")]
+    rows = [line.split("|")[1] for line in tables.splitlines() if line.startswith("| `")]
+    assert {name for row in rows for name in re.findall(r"`([A-Za-z_]+)`", row)} >= BASE_NAMES
+
+
 def markdown(relations: str, axioms: str) -> Source:
     return Source("model.md", f"```relations m\n{relations}\n```\n\n```axioms m\n{axioms}\n```\n")
 
@@ -152,7 +162,7 @@ def test_clauses_are_dropped_one_by_one() -> None:
 
 def test_axioms_and_definitions_can_be_changed() -> None:
     model = spec_model()
-    assert [a.name for a in model.without_axiom("order").axioms if a.name == "order"] == []
+    assert [a.name for a in model.without_axiom("coherence").axioms if a.name == "coherence"] == []
     assert model.with_definition("hb", Name("tok")).definitions["hb"] == Name("tok")
-    changed = model.with_axiom("order", Name("tok"))
-    assert Axiom("irreflexive", "order", Name("tok")) in changed.axioms
+    changed = model.with_axiom("coherence", Name("tok"))
+    assert Axiom("irreflexive", "coherence", Name("tok")) in changed.axioms

@@ -6,7 +6,11 @@ events:    event programs: blocks, operations, accesses, tokens
 event_set: the events that a program can have, and what relates them
 litmus:    the text form of small event programs with an expected verdict
 candidate: one candidate execution under construction
-explore:   every consistent execution of an event program, its outcomes and races
-execution: what an exploration finds
+explore:   every consistent execution of an event program
+execution: what an exploration finds; explain: the edge that a race lacks; render: a picture
 view:      one legal execution, sampled by seed
+ptx:       event programs as PTX threads, held against the PTX models
+
+    result = explore(parse_program(text))
+    result.is_race_free, result.outcomes, [missing_edge(race) for race in result.races]
 """

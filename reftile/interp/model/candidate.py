@@ -38,7 +38,7 @@ class Candidate:
     exists, writes: for each access, whether it happens and whether its write part does: 1, 0 or
     `UNKNOWN`. open: the accesses not settled. stored: the value of each write event.
     guessed: values taken for reads that otherwise wait for themselves.
-    poisoned: accesses that poison decides about.
+    problems: faults, and poison where a value decides.
     """
 
     __slots__ = (
@@ -47,7 +47,7 @@ class Candidate:
         "exists",
         "guessed",
         "open",
-        "poisoned",
+        "problems",
         "reads_from",
         "registers",
         "rf",
@@ -66,7 +66,7 @@ class Candidate:
         self.registers: dict[str, Value] = {}
         self.stored: dict[int, Value] = {}
         self.guessed: dict[int, Value] = {}
-        self.poisoned: list[str] = []
+        self.problems: list[str] = []
 
     def copy(self) -> Candidate:
         """Return a candidate to extend."""
@@ -75,7 +75,7 @@ class Candidate:
         new.reads_from, new.open = dict(self.reads_from), list(self.open)
         new.exists, new.writes = list(self.exists), list(self.writes)
         new.registers, new.stored = dict(self.registers), dict(self.stored)
-        new.guessed, new.poisoned = dict(self.guessed), list(self.poisoned)
+        new.guessed, new.problems = dict(self.guessed), list(self.problems)
         return new
 
     def with_source(self, read: int, write: int) -> Candidate:
@@ -121,7 +121,10 @@ class Candidate:
         if guard is UNKNOWN:
             return False
         if guard is UNINIT:
-            self.poisoned.append(unit.access.name)
+            self.problems.append(f"poison decides whether {unit.access.name} is accessed")
+            guard = 0
+        if guard and unit.access.is_fault:
+            self.problems.append(f"{unit.access.name} is accessed outside its bounds")
             guard = 0
         self.exists[number] = 1 if guard else 0
         if unit.access.kind != "cas" or not guard:
@@ -191,7 +194,7 @@ class Candidate:
         if wanted is UNKNOWN:
             return False
         if UNINIT in (old, wanted):
-            self.poisoned.append(unit.access.name)
+            self.problems.append(f"poison is compared at {unit.access.name}")
         equal = isinstance(wanted, int) and wrap(wanted, unit.access.location.size) == old
         self._settle_write(number, unit, equal)
         return True

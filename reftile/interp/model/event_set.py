@@ -9,9 +9,8 @@ from itertools import pairwise
 from typing import Literal
 
 from reftile.interp.model.evaluate import Relation, Space
-from reftile.interp.model.events import Access, Exit, Location, Op, Order, Program, Scope
+from reftile.interp.model.events import Access, Exit, Location, Op, Order, Program, Scope, check
 from reftile.interp.model.values import TRUE, Expr, both, registers
-from reftile.ir.diagnostics import Bug
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +107,7 @@ class EventSet:
     """
 
     def __init__(self, program: Program) -> None:
+        check(program)
         self.program = program
         self.granules = _granules(program)
         self.ops: list[tuple[int, Op]] = [
@@ -280,12 +280,10 @@ class EventSet:
         known = holds or {}
         numbers = {(block, op.name): number for number, (block, op) in enumerate(self.ops)}
         found: list[set[int]] = []
-        for number, (block, op) in enumerate(self.ops):
+        for block, op in self.ops:
             reached: set[int] = set()
             for edge in op.after:
                 source = numbers[block, edge.op]
-                if source >= number:
-                    raise Bug(f"{op.name} waits for the later {edge.op}", "interp.model.events")
                 if edge.guard == TRUE or known.get(edge.guard, False):
                     reached |= {source} | found[source]
             found.append(reached)

@@ -23,8 +23,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from reftile.interp.model.values import TRUE, Expr, Modify, Value, join, part
-from reftile.ir.diagnostics import NOWHERE, Span
+from reftile.interp.model.values import TRUE, Expr, Modify, Value, join, part, registers
+from reftile.ir.diagnostics import NOWHERE, Bug, Span
 
 Order = Literal["weak", "relaxed", "acquire", "release", "acq_rel"]
 Scope = Literal["block", "device", "sys"]
@@ -61,7 +61,9 @@ class Access:
     register: receives what was read; several accesses with disjoint guards may share it.
     otherwise: what the register holds when the operation runs but no access does (padding); None is
     poison.
-    name: how messages write the element, such as `x[3]`.
+    name: how messages write the place, such as `x[3]`.
+    element: its number in the tile; accesses to the alternatives of one address share it.
+    is_fault: the access lies outside its buffer; that it happens is a problem to report.
     """
 
     kind: Kind
@@ -73,6 +75,8 @@ class Access:
     register: str = ""
     otherwise: Expr | None = None
     name: str = ""
+    element: int = 0
+    is_fault: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,3 +157,50 @@ class Program:
     def buffer(self, name: str) -> Buffer:
         """Return the buffer of that name."""
         return next(b for b in self.buffers if b.name == name)
+
+
+def check(program: Program) -> None:
+    """Refuse a program that a translation got wrong.
+
+    Raises:
+        Bug: a name without a meaning, a location outside its buffer, or an order or scope that its
+        operation cannot have. Texts and kernels are diagnosed before they become programs.
+    """
+    sizes = {buffer.name: buffer.size_bytes for buffer in program.buffers}
+    accesses = [a for block in program.blocks for op in block.ops for a in op.accesses]
+    known = {a.register for a in accesses} | {leave.register for leave in program.exits}
+    places = [a.location for a in accesses] + [leave.location for leave in program.exits]
+    for place in places:
+        if not 0 <= place.start < place.start + place.size <= sizes.get(place.buffer, 0):
+            raise Bug(f"{place} is no place in {program.name}", "interp.model.events")
+    for block in program.blocks:
+        earlier: set[str] = set()
+        for op in block.ops:
+            _check_op(op, known, earlier)
+            earlier.add(op.name)
+
+
+def _check_op(op: Op, known: set[str], earlier: set[str]) -> None:
+    def wrong(what: str) -> Bug:
+        return Bug(f"operation {op.name}: {what}", "interp.model.events")
+
+    if op.name in earlier:
+        raise wrong("its name is taken")
+    if (op.order == "weak") != (op.scope is None) and op.accesses:
+        raise wrong(f"order {op.order} with scope {op.scope}")
+    exprs: list[Expr | None] = [op.guard, *(edge.guard for edge in op.after)]
+    for access in op.accesses:
+        if op.order not in ORDERS[access.kind]:
+            raise wrong(f"a {access.kind} cannot be {op.order}")
+        if (access.value is None) != (access.kind == "load"):
+            raise wrong(
+                f"a {access.kind} {'without a' if access.value is None else 'with a'} value"
+            )
+        exprs += [access.guard, access.value, access.compare, access.otherwise]
+    for expr in exprs:
+        for name in registers(expr) if expr is not None else ():
+            if name not in known:
+                raise wrong(f"nothing writes the register {name}")
+    for edge in op.after:
+        if edge.op not in earlier:
+            raise wrong(f"it waits for {edge.op}, which does not stand before it")

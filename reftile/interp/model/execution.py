@@ -58,14 +58,15 @@ class Result:
     """What an exploration found.
 
     complete: False if it stopped at the first race; then nothing is said about outcomes.
-    poisoned: accesses that poison decides about in some execution (a guard, a comparison).
+    problems: what is wrong in some execution besides races: an access out of bounds, poison that
+    decides a branch, an address, a mask or a comparison.
     steps: candidates looked at, finished or not.
     """
 
     program: Program
     outcomes: dict[Outcome, Execution] = field(default_factory=dict[Outcome, Execution])
     races: list[Race] = field(default_factory=list[Race])
-    poisoned: list[str] = field(default_factory=list[str])
+    problems: list[str] = field(default_factory=list[str])
     complete: bool = True
     steps: int = 0
     executions: int = 0

@@ -226,7 +226,7 @@ class Explorer:
             result.executions += 1
             result.outcomes.setdefault(outcome, found)
             result.races = result.races or found.races()
-            result.poisoned = result.poisoned or candidate.poisoned
+            result.problems = result.problems or candidate.problems
             yield found
             if not self.all_executions:
                 return

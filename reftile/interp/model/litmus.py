@@ -50,7 +50,6 @@ from reftile.interp.model.events import (
     Scope,
 )
 from reftile.interp.model.values import (
-    BINARY,
     MODIFY,
     TRUE,
     UNINIT,
@@ -412,6 +411,7 @@ class _Parser:
                 compare=compare[i] if compare else None,
                 modify=cast(Modify, what) if kind == "rmw" else "xchg",
                 register=str(self.tiles[register][i]) if register else "",
+                element=i,
                 otherwise=padding[i] if padding else (compare[i] if compare else None),
             )
             accesses += alternatives(place, index, whole)
@@ -538,9 +538,20 @@ def alternatives(place: _Place, index: Expr, access: Access) -> list[Access]:
         for i, guard in candidates
         if 0 <= i < place.count
     ]
+    if not isinstance(index, Const) and not place.is_view:
+        outside = both(
+            access.guard, binary("|", binary("<", index, Const(0)), beyond(place, index))
+        )
+        name = f"{place.buffer.name}[{index}]"
+        found.append(replace(access, name=name, guard=outside, is_fault=True))
     # An element outside a view has no access, but its register has its padding.
     never = replace(access, name=place.name(0), guard=Const(0))
     return found or [never]
+
+
+def beyond(place: _Place, index: Expr) -> Expr:
+    """Return the condition that an index lies behind the last element."""
+    return binary(">=", index, Const(place.count))
 
 
 def parse_litmus(source: Source) -> list[LitmusTest]:
@@ -560,6 +571,3 @@ def parse_program(text: str, name: str = "<litmus>") -> Program:
     """Return the program of a text that holds one test."""
     (test,) = parse_litmus(Source(name, text))
     return test.program
-
-
-__all__ = ["BINARY", "Expected", "LitmusTest", "parse_litmus", "parse_program"]

@@ -202,9 +202,9 @@ class _Lowering:
         a, b = self.source.ops[first][1], self.source.ops[second][1]
         apart = [
             (x.location, y.location)
-            for i, x in self._elements(a)
-            for j, y in self._elements(b)
-            if self.layout.thread(self.turn[first], i) != self.layout.thread(self.turn[second], j)
+            for x in a.accesses
+            for y in b.accesses
+            if self._thread(first, x) != self._thread(second, y)
         ]
         if not apart or self.rule == "none":
             return False
@@ -219,14 +219,8 @@ class _Lowering:
         }
         return self.rule == "every" or any(reasons[n] for n in self.mapping.needed_if)
 
-    def _elements(self, op: Op) -> Iterable[tuple[int, Access]]:
-        """The accesses with their element; alternatives of one address share an element."""
-        element, last = -1, ""
-        for access in op.accesses:
-            if not access.register or access.register != last:
-                element += 1
-            last = access.register
-            yield element, access
+    def _thread(self, number: int, access: Access) -> int:
+        return self.layout.thread(self.turn[number], access.element)
 
     # Events
 
@@ -249,9 +243,9 @@ class _Lowering:
         threads: dict[int, int] = {}
         for number, (_, op) in enumerate(self.source.ops):
             mine = [u for u in events.units if u.op == number]
-            for unit, (element, access) in zip(mine, self._elements(op), strict=True):
-                texts[unit.number] = self._row(op, access)
-                threads[unit.number] = self.layout.thread(self.turn[number], element)
+            for unit in mine:
+                texts[unit.number] = self._row(op, unit.access)
+                threads[unit.number] = self._thread(number, unit.access)
         events.events = [
             _by_text(e, texts[e.unit]) if e.unit in texts else e for e in events.events
         ]

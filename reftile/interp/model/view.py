@@ -140,7 +140,7 @@ class _Run:
 
     def _step(self, unit: Unit) -> None:
         access = unit.access
-        if evaluate(unit.guard, self.registers) != 1:
+        if access.is_fault or evaluate(unit.guard, self.registers) != 1:
             self._skip(unit)
             return
         old: Value = UNINIT

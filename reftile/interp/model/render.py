@@ -1,0 +1,243 @@
+"""An execution as a picture: events in a column for each block, edges between them.
+
+Blocks stand side by side, an operation's elements beside each other, time runs down. Edges that
+follow from others (a token over two operations, coherence over two writes) are left out. The result
+is one SVG element, or an HTML page around it with the outcome and the races.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+
+from reftile.interp.model.evaluate import Evaluator, Relation, Space
+from reftile.interp.model.execution import Execution
+from reftile.interp.model.explain import missing_edge
+from reftile.interp.model.relations import spec_model
+from reftile.interp.model.values import Special
+
+COLOURS = {
+    "tok": "#888888",
+    "rf": "#0a7d2c",
+    "co": "#8a5a00",
+    "fr": "#c2410c",
+    "sw": "#1d4ed8",
+    "race": "#dc2626",
+}
+"""Edge colours by relation; races are drawn last."""
+NAMES = {
+    "tok": "token",
+    "rf": "reads from",
+    "co": "coherence",
+    "fr": "reads before",
+    "sw": "synchronizes with",
+    "race": "race",
+}
+BOX_WIDTH, BOX_HEIGHT, GAP, ROW, MARGIN = 200, 34, 24, 78, 24
+LEGEND_WIDTH = 140
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """Where an access is drawn, in pixels, and what stands in it."""
+
+    x: float
+    y: float
+    lines: tuple[str, str]
+    fill: str
+
+
+def edges(execution: Execution) -> dict[str, list[tuple[int, int]]]:
+    """Return the pairs of events to draw for each relation."""
+    space = execution.events.space
+    evaluator = Evaluator(spec_model(), space, execution.events.base)
+    given = execution.rf, execution.co, execution.tok
+    co, tok = (space.restrict(r, execution.exists) for r in (execution.co, execution.tok))
+    found: dict[str, Relation] = {
+        "tok": _reduced(space, tok),
+        "rf": execution.rf,
+        "co": _reduced(space, co),
+        "fr": _first(space, evaluator.defined("fr", *given), co),
+        "sw": evaluator.defined("sw", *given),
+        "race": execution.race,
+    }
+    return {
+        name: [(a, b) for a, b in space.pairs(r) if name != "race" or a < b]
+        for name, r in found.items()
+    }
+
+
+def _reduced(space: Space, order: Relation) -> Relation:
+    """A transitive relation without the pairs that go over a third event."""
+    return order & ~space.compose(order, order)
+
+
+def _first(space: Space, fr: Relation, co: Relation) -> Relation:
+    """Of the writes after each read, the first in coherence."""
+    return fr & ~space.compose(fr, co)
+
+
+class _Drawing:
+    def __init__(self, execution: Execution) -> None:
+        self.execution, self.events = execution, execution.events
+        self.boxes: dict[int, _Box] = {}
+        self.width = self.height = 0.0
+        self.edges = edges(execution)
+        self._place()
+
+    def _place(self) -> None:
+        """Give every access a box; init on top, exit at the bottom, blocks as columns between."""
+        shown = [u for u in self.events.units if self._shows(u.number)]
+        x, bottom = float(MARGIN), 0.0
+        tops: list[tuple[float, float, str]] = []
+        for number, block in enumerate(self.events.program.blocks):
+            mine = [u for u in shown if u.block == number]
+            ops = sorted({u.op for u in mine})
+            most = max([sum(u.op == op for u in mine) for op in ops], default=1)
+            for row, op in enumerate(ops):
+                for column, unit in enumerate(u for u in mine if u.op == op):
+                    left = x + column * (BOX_WIDTH + 6)
+                    self._box(unit.number, left, MARGIN + ROW * (row + 1) + 30)
+            width = most * (BOX_WIDTH + 6)
+            device = f", device {block.device}" if block.device else ""
+            tops.append((x, width, f"block {block.name}{device}"))
+            x += width + 2 * GAP
+            bottom = max(bottom, MARGIN + ROW * (len(ops) + 1) + 30)
+        self.columns = tops
+        self.width = max(x, MARGIN + len(COLOURS) * LEGEND_WIDTH)
+        for role, y in (("init", MARGIN), ("exit", bottom)):
+            row = [u for u in shown if u.role == role]
+            for column, unit in enumerate(row):
+                self._box(unit.number, MARGIN + column * (BOX_WIDTH + GAP), y)
+            self.width = max(self.width, MARGIN + len(row) * (BOX_WIDTH + GAP))
+        self.height = max([b.y for b in self.boxes.values()], default=0.0) + BOX_HEIGHT + MARGIN
+
+    def _shows(self, number: int) -> bool:
+        """Whether an access happens and, for init, is read or ordered before something read."""
+        unit = self.events.units[number]
+        happens = any(self.execution.exists >> e & 1 for e in (*unit.reads, *unit.writes))
+        if unit.role != "init":
+            return happens
+        return any(w in unit.writes for w in self.execution.reads_from.values())
+
+    def _box(self, number: int, x: float, y: float) -> None:
+        unit = self.events.units[number]
+        access = unit.access
+        if unit.role != "op":
+            first = access.name
+        else:
+            op = self.events.ops[unit.op][1]
+            what = access.modify if access.kind == "rmw" else access.kind
+            scope = f".{op.scope}" if op.scope else ""
+            first = f"{op.name}: {what}.{op.order}{scope}"
+        value = self.execution.value(access.register) if access.register else None
+        second = access.name if unit.role == "op" else ""
+        if value is not None:
+            shown = value.value if isinstance(value, Special) else str(value)
+            second = f"{second} → {shown}" if second else f"→ {shown}"
+        elif access.value is not None:
+            second += f" = {access.value}"
+        elif unit.role == "init":
+            buffer, place = self.events.program.buffer(access.location.buffer), access.location
+            second = f"= {buffer.contents(place.start, place.size)}"
+        races = {e for pair in self.edges["race"] for e in pair}
+        is_racing = any(e in races for e in (*unit.reads, *unit.writes))
+        fill = "#fee2e2" if is_racing else "#f1f5f9" if unit.role != "op" else "#ffffff"
+        self.boxes[number] = _Box(x, y, (first, second), fill)
+
+    # SVG
+
+    def svg(self) -> str:
+        """Return the picture."""
+        parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:.0f}" '
+            f'height="{self.height + 30:.0f}" font-family="monospace" font-size="12">',
+            "<defs>",
+            *(self._marker(name) for name in COLOURS),
+            "</defs>",
+            *(self._edge(name, pair) for name, pairs in self.edges.items() for pair in pairs),
+            *(self._text_box(box) for box in self.boxes.values()),
+            *(self._title(x, text) for x, _, text in self.columns),
+            self._legend(),
+            "</svg>",
+        ]
+        return "\n".join(p for p in parts if p)
+
+    def _title(self, x: float, text: str) -> str:
+        return (
+            f'<text x="{x:.0f}" y="{MARGIN + ROW + 6}" font-weight="bold" stroke="#ffffff" '
+            f'stroke-width="4" paint-order="stroke">{escape(text)}</text>'
+        )
+
+    def _marker(self, name: str) -> str:
+        return (
+            f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+            f'markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="{COLOURS[name]}"/>'
+            "</marker>"
+        )
+
+    def _text_box(self, box: _Box) -> str:
+        lines = "".join(
+            f'<text x="{box.x + 6:.0f}" y="{box.y + 14 + 14 * n:.0f}">{escape(line)}</text>'
+            for n, line in enumerate(box.lines)
+        )
+        return (
+            f'<rect x="{box.x:.0f}" y="{box.y:.0f}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" '
+            f'rx="4" fill="{box.fill}" stroke="#334155"/>{lines}'
+        )
+
+    def _edge(self, name: str, pair: tuple[int, int]) -> str:
+        first, second = (self.boxes.get(self.events.events[e].unit) for e in pair)
+        if first is None or second is None or first is second:
+            return ""
+        # Each relation has a place of its own on a box, so that edges do not lie on one another.
+        shift = BOX_WIDTH * (0.2 + 0.12 * list(COLOURS).index(name))
+        x1, x2 = first.x + shift, second.x + shift
+        down = first.y < second.y
+        y1 = first.y + (BOX_HEIGHT if down else 0)
+        y2 = second.y + (0 if down else BOX_HEIGHT)
+        if first.y == second.y:
+            y1 = y2 = first.y
+            bend = first.y - 26
+        else:
+            bend = (y1 + y2) / 2
+        dash = ' stroke-dasharray="5 3"' if name in ("fr", "co") else ""
+        arrow = "" if name == "race" else f' marker-end="url(#{name})"'
+        weight = 2.5 if name == "race" else 1.4
+        path = f"M{x1:.0f} {y1:.0f}C{x1:.0f} {bend:.0f} {x2:.0f} {bend:.0f} {x2:.0f} {y2:.0f}"
+        return (
+            f'<path d="{path}" fill="none" stroke="{COLOURS[name]}" stroke-width="{weight}"'
+            f"{dash}{arrow}><title>{NAMES[name]}</title></path>"
+        )
+
+    def _legend(self) -> str:
+        shown = [name for name in COLOURS if self.edges[name]]
+        return "".join(
+            f'<text x="{MARGIN + LEGEND_WIDTH * n}" y="{self.height + 14:.0f}" '
+            f'fill="{COLOURS[name]}">{NAMES[name]}</text>'
+            for n, name in enumerate(shown)
+        )
+
+
+def render_svg(execution: Execution) -> str:
+    """Return an execution as one SVG element."""
+    return _Drawing(execution).svg()
+
+
+def render_html(execution: Execution) -> str:
+    """Return an HTML page with the picture, the outcome, and each race with its missing edge."""
+    name = escape(execution.events.program.name)
+    values = "".join(
+        f"<tr><td>{escape(register)}</td><td>{value.value if isinstance(value, Special) else value}"
+        "</td></tr>"
+        for register, value in execution.outcome
+    )
+    races = "".join(
+        f"<li>{escape(str(race))}: {escape(missing_edge(race))}</li>" for race in execution.races()
+    )
+    found = f"<h2>Races</h2><ul>{races}</ul>" if races else ""
+    return (
+        f'<!doctype html><html><head><meta charset="utf-8"><title>{name}</title></head>'
+        f"<body><h1>{name}</h1>{render_svg(execution)}<h2>Outcome</h2><table>{values}</table>"
+        f"{found}</body></html>\n"
+    )
