@@ -48,6 +48,11 @@ class Backends:
         """Add a backend, or replace it."""
         self._loaders[name] = load
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What `find` takes, the default first."""
+        return tuple(self._loaders)
+
     def find(self, name: str | None) -> Backend:
         """The backend called `name`, or the default.
 

@@ -8,7 +8,7 @@ from enum import Enum
 from types import EllipsisType
 from typing import cast
 
-from reftile.ir.core import Block, Value
+from reftile.ir.core import Block, Op, Value
 from reftile.ir.types import TileType
 from reftile.lang import arithmetic
 from reftile.lang.calls import call
@@ -37,6 +37,7 @@ from reftile.lang.values import (
     FormattedTile,
     LocalFunction,
     Tile,
+    Token,
     Undefined,
     describe,
     is_record,
@@ -536,11 +537,22 @@ def _named(frame: Frame, node: ast.AST) -> object:
     return value
 
 
+def _name_result(name: str, value: object) -> None:
+    """Call the result of an operation what the kernel calls it first, for diagnoses and printing."""
+    if not isinstance(value, Tile | Token) or value.value.name or not name.isascii():
+        return
+    owner = value.value.owner
+    # A constant is shared by all who use the number.
+    if isinstance(owner, Op) and owner.name != "constant":
+        value.value.name = name
+
+
 def assign_target(frame: Frame, target: ast.expr, value: object) -> None:
     """Give a value to a name, or the items of a tuple to several."""
     match target:
         case ast.Name(id=name):
             frame.names[name] = value
+            _name_result(name, value)
         case ast.Tuple(elts=targets) | ast.List(elts=targets):
             items = iterate(frame, target, value)
             starred = next((i for i, x in enumerate(targets) if isinstance(x, ast.Starred)), None)
