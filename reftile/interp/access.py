@@ -98,7 +98,18 @@ def pointee(type: TileType) -> DType:
 
 
 def check_rights(block: Block, access: Access, buffer: Buffer, reads: bool) -> None:
-    """Raise if the access modes of the arguments forbid the access, or a write breaks `noalias`."""
+    """Raise if the block or the access modes of the arguments have no right to the access."""
+    if not buffer.restricted:
+        return
+    if buffer.freed:
+        block.fault("memory.freed", f"`{buffer.name}` has been freed")
+    if buffer.owner_block not in (-1, block.linear):
+        owner = block.launch.block_name(buffer.owner_block)
+        block.fault(
+            "access.private",
+            f"`{buffer.name}` belongs to block {owner}",
+            hint="make it `shared`, if blocks are to exchange data through it",
+        )
     if reads and not buffer.readable:
         block.fault(
             "access.write_only",
@@ -299,8 +310,7 @@ def touch_window(
     """Check rights and races of a region, and synchronise."""
     buffer, grid = part.buffer, view.grid
     assert grid is not None
-    if not buffer.readable or not buffer.writable or buffer.no_write:
-        check_rights(block, access, buffer, reads)
+    check_rights(block, access, buffer, reads)
     if access.scope >= 0:
         offsets = grid.offsets(part.index, part.extents)
         block.launch.waits[block.linear] = access.op, buffer, int(offsets[0])

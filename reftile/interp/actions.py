@@ -343,6 +343,8 @@ def _make_alloca(op: Op, plan: Plan) -> Apply:
     def apply(block: Block, values: list[Any]) -> Sequence[Any]:
         memory = block.launch.memory
         buffer = memory.allocate(name, units * dtype.storage.itemsize, dtype, op.alignment)
+        if not op.shared:
+            buffer.owner_block, buffer.restricted = block.linear, True
         block.allocated.append(buffer)
         return (Tile(np.array(buffer.address, np.int64)),)
 

@@ -268,10 +268,12 @@ def _set_rights(kernel: Kernel, group: list[_Array], buffer: Buffer) -> None:
             modes[i] = type.access if modes[i] == "read_write" else modes[i]
     buffer.readable = any(m != "write_only" for m in modes)
     buffer.writable = all(a.writeable for a in group) and any(m != "read_only" for m in modes)
+    buffer.restricted = not (buffer.readable and buffer.writable)
     if len(group) > 1:
         alone = [g.name for g, a in zip(group, attributes, strict=True) if a.get("noalias")]
         if alone:
             others = ", ".join(f"%{g.name}" for g in group)
+            buffer.restricted = True
             buffer.no_write = (
                 f"%{alone[0]} is `noalias`, but {others} share memory, and it is written"
             )

@@ -82,6 +82,9 @@ def interpret(
         Interrupted: on Ctrl-C.
     """
     kernel, module = _kernel_of(program, name)
+    if kernel.level != "tile":
+        message = f"`{kernel.name}` is a {kernel.level} kernel, and this runs tile kernels"
+        raise ReftileError(Diagnosis("launch.level", message, kernel.span))
     verify(kernel)
     extents = _grid(kernel, grid)
     memory = Memory()
@@ -89,7 +92,10 @@ def interpret(
     with np.errstate(all="ignore"):
         globals = _load_globals(module, memory)
         if not check:
-            blocks = run_batched(kernel, extents, arguments, memory, globals, progress)
+            try:
+                blocks = run_batched(kernel, extents, arguments, memory, globals, progress)
+            except KeyboardInterrupt:
+                raise Interrupted("stopped in a batch of blocks") from None
             return Report(blocks, 0, (), schedule, seed, False)
         launch = Launch(make_plan(kernel, MAKERS), extents, memory)
         launch.globals = globals
@@ -144,7 +150,7 @@ def _load_globals(module: Module, memory: Memory) -> dict[str, Buffer]:
             bits = pack_nibbles(bits)
         data = np.frombuffer(bytearray(bits.tobytes()), np.uint8)
         buffer = memory.add(f"@{op.symbol}", data, op.value.dtype, op.alignment or 1)
-        buffer.writable = not op.constant
+        buffer.writable, buffer.restricted = not op.constant, op.constant
         found[op.symbol] = buffer
     return found
 

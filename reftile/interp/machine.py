@@ -253,7 +253,7 @@ def run_region(block: Block, region: PlanRegion) -> Run:
         while block.pending:
             yield DRAIN
         for buffer in block.allocated[outermost:]:
-            buffer.freed = True
+            buffer.free()
         del block.allocated[outermost:]
     launch.current = block
     return ending
@@ -301,7 +301,7 @@ def _run_for(block: Block, step: Step) -> Generator[Cell | Stop, None, Ending | 
     limit = 1 << (bits if unsigned else bits - 1)
     counter, *slots = region.arguments
     carried = [env[s] for s in step.inputs[3:]]
-    spin = _Spin(block) if step.spins else None
+    spin = _Spin(block, step, ends=True) if step.spins else None
     while value < upper:
         env[counter] = scalar_tile(value if value < limit >> unsigned else value - limit, carrier)
         for slot, item in zip(slots, carried, strict=True):
@@ -323,7 +323,7 @@ def _run_for(block: Block, step: Step) -> Generator[Cell | Stop, None, Ending | 
 def _run_loop(block: Block, step: Step) -> Generator[Cell | Stop, None, Ending | None]:
     env, region = block.env, step.regions[0]
     carried = [env[s] for s in step.inputs]
-    spin = _Spin(block)
+    spin = _Spin(block, step, ends=False)
     while True:
         for slot, item in zip(region.arguments, carried, strict=True):
             env[slot] = item
@@ -346,20 +346,21 @@ class _Spin:
     """Tells an iteration that only looked at memory from one that got on.
 
     A block is *stuck* at a version of memory if an iteration carried on what it was given and
-    memory stayed as it
-    was: it will do the same for ever unless another block changes memory. `block.stuck` is that
-        version, or -1.
+    memory stayed as it was: it will do the same for ever unless another block changes memory.
+    `block.stuck` is that version, or -1. A `for`, which ends, is never stuck.
     """
 
-    def __init__(self, block: Block) -> None:
-        self.block = block
+    def __init__(self, block: Block, step: Step, ends: bool) -> None:
+        self.block, self.step, self.ends = block, step, ends
         self.version = block.launch.version
         self.count = 0
 
     def must_yield(self, before: Sequence[Any], after: Sequence[Any]) -> bool:
         block, version = self.block, self.block.launch.version
-        same = all(map(_same, before, after))
+        same = not self.ends and all(map(_same, before, after))
         unchanged = version == self.version
+        if same and unchanged and not self.step.spins:
+            block.fault("loop.endless", "this loop never ends", op=self.step.op)
         block.stuck = version if same and unchanged else -1
         self.version = version
         self.count += 1

@@ -56,6 +56,8 @@ class Buffer:
     """A range of bytes with an address.
 
     readable, writable: what the access modes of the arguments it is bound to allow.
+    owner_block: the only block that may use it, or -1.
+    restricted: something about an access must be looked at: a right, its owner, that it is freed.
     visible: the host looks at it when the launch is over.
     released: by byte offset, the release stores that a load there may synchronise with (see
         `order`).
@@ -71,8 +73,10 @@ class Buffer:
         "name",
         "no_write",
         "owner",
+        "owner_block",
         "readable",
         "released",
+        "restricted",
         "shadow",
         "state",
         "visible",
@@ -91,7 +95,8 @@ class Buffer:
         self.state: Bytes | None = None
         self.readable = self.writable = True
         self.visible = False
-        self.freed = False
+        self.freed = self.restricted = False
+        self.owner_block = -1
         self.no_write = ""
         self.shadow: Shadow | None = None
         self.released: dict[int, Any] = {}
@@ -107,6 +112,13 @@ class Buffer:
             found = self.data[phase : phase + count * storage.itemsize].view(storage)
             self._units[key] = found
         return found
+
+    def free(self) -> None:
+        """Give the bytes back; the addresses stay dead."""
+        self.freed = self.restricted = True
+        self.data = self.data[:0].copy()
+        self.state = None
+        self._units.clear()
 
     def ensure_state(self, fill: int = 0) -> Bytes:
         """The state of the bytes, made if there is none."""
@@ -185,7 +197,7 @@ class Memory:
             text = f"in `{buffer.name}`, but the last {outside} bytes of the access are not"
         else:
             text = f"{address - buffer.end} bytes behind the end of `{buffer.name}`"
-        return "memory.out_of_bounds", f"{where} lies {text} ({buffer.data.size} bytes)"
+        return "memory.out_of_bounds", f"{where} lies {text} ({buffer.end - buffer.address} bytes)"
 
 
 @dataclass(slots=True)

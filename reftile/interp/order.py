@@ -1,20 +1,18 @@
 """What happens before what: clocks over the token graph, release and acquire, and data races.
 
 A block has no threads: its memory operations form a graph by their tokens. The graph is cut into
-    *chains* greedily: an
-operation continues the chain of the token it takes if it is the first to do so, else it begins a
-new one. An operation instance (an `Event`) is then a chain and a count, and a *clock* says, per
-chain, up to which count everything has happened. A token carries the clock of what it waits for;
-joining tokens joins clocks; an acquire joins the clock of the release it reads from. `e` happens
-before `f` exactly if the clock of `f` covers `e`.
+*chains* greedily: an operation continues the chain of the token it takes if it is the first to do
+so, else it begins a new one. An operation instance (an `Event`) is then a chain and a count, and a
+*clock* says, per chain, up to which count everything has happened. A token carries the clock of
+what it waits for; joining tokens joins clocks; an acquire joins the clock of the release it reads
+from. `e` happens before `f` exactly if the clock of `f` covers `e`.
 
 The elements of one operation share one event: they have the same order, scope, size and clock.
 Initial contents happen before everything and the host's look at the end after everything, so
 neither appears here.
 
-Beside each buffer stands a *shadow*: which events wrote and read a location and are not superseded.
-`Shadow` keeps it per region as long as all accesses use one division of the buffer into disjoint
-regions, which is how tiles are nearly always used, and falls back to single elements otherwise.
+Which events wrote and read a location, and are not covered by later ones, is kept beside each
+buffer: see `shadow`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Plans: a kernel made ready to run, once, so that running an operation is one call.
 
 Every value of the kernel gets a slot of an *environment*, a list that each block has for itself. An
-operation becomes
-a `Step`: the slots it reads, the slots it writes, and a function between them. Constants, and
-    whatever is computed
-from constants alone, are evaluated here and stand in the environment from the beginning; what
-depends on the launch but not on the block is evaluated by the first block that comes to it.
+operation becomes a `Step`: the slots it reads, the slots it writes, and a function between them.
+Constants, and whatever is computed from constants alone, are evaluated here and stand in the
+environment from the beginning; what depends on the launch but not on the block is evaluated by the
+first block that comes to it.
 
 A plan does not know in which order things will run; see `machine` and `schedule`.
 """

@@ -181,8 +181,8 @@ CHANGE_WITHIN = 64
 def _run_by_priority(launch: Launch, blocks: list[Block], finished: Finished, seed: int) -> None:
     """Each block's control and each operation of each block has a priority; the highest runs.
 
-    Source: Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding
-        Bugs".
+    Source: Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of
+    Finding Bugs".
     """
     random = Random(seed)
     state = _Deferred(launch, blocks, finished)

@@ -1,9 +1,9 @@
 """The shadow of a buffer: which events touched each location last.
 
 A *grid* divides a buffer into regions, one for each index: the tiles of a partition view, or runs
-of equal length. While one grid with disjoint regions is enough, the shadow holds one pair of event
-sets for each region. As soon as a write meets a second grid, or elements that form no region, all
-is spread to elements once and for all.
+of equal length. While the regions are disjoint, as they nearly always are, the shadow holds one
+pair of event sets for each. As soon as a write meets regions of another grid, or elements that form
+no region, all is spread to elements once and for all.
 """
 
 from __future__ import annotations
@@ -45,6 +45,16 @@ class Grid:
         return result.reshape(-1)
 
 
+@dataclass(slots=True, eq=False)
+class _Regions:
+    """The regions of one grid: their event sets, and the bytes they lie between."""
+
+    grid: Grid
+    sets: dict[tuple[int, ...], tuple[int, int, tuple[int, ...]]]
+    first: int
+    end: int
+
+
 class Shadow:
     """The event sets of one buffer. `Raced.index` counts the elements of the access."""
 
@@ -53,7 +63,7 @@ class Shadow:
     def __init__(self, buffer: Buffer, order: Order) -> None:
         self.buffer = buffer
         self.order = order
-        self.grids: dict[Grid, dict[tuple[int, ...], tuple[int, int, tuple[int, ...]]]] = {}
+        self.grids: dict[Grid, _Regions] = {}
         self.elements: _Elements | None = None
         self.written = False
 
@@ -70,17 +80,39 @@ class Shadow:
             Raced: with whom, and at which element.
         """
         if self.elements is None:
-            regions = self.grids.get(grid)
-            if regions is None:
-                regions = self.grids[grid] = {}
+            regions = self._regions(grid, index, extents)
             self.written = self.written or event.is_write
-            if not self.written or (len(self.grids) == 1 and grid.disjoint):
-                writers, readers, known = regions.get(index, (0, 0, extents))
+            if not self.written or (grid.disjoint and self._is_apart(regions)):
+                writers, readers, known = regions.sets.get(index, (0, 0, extents))
                 if known == extents:
                     writers, readers = self.order.meet(event, writers, readers)
-                    regions[index] = writers, readers, extents
+                    regions.sets[index] = writers, readers, extents
                     return
         self.touch(event, grid.offsets(index, extents))
+
+    def _regions(self, grid: Grid, index: tuple[int, ...], extents: tuple[int, ...]) -> _Regions:
+        """The regions of a grid, reaching over the one at `index`."""
+        first = end = grid.origin
+        for i, step, extent, stride in zip(index, grid.step, extents, grid.strides, strict=True):
+            first += i * step
+            end += i * step + (extent - 1) * stride
+        end += grid.size_bytes
+        regions = self.grids.get(grid)
+        if regions is None:
+            regions = self.grids[grid] = _Regions(grid, {}, first, end)
+        elif first < regions.first or end > regions.end:
+            regions.first = min(first, regions.first)
+            regions.end = max(end, regions.end)
+        return regions
+
+    def _is_apart(self, regions: _Regions) -> bool:
+        """True if no other grid reaches between the bytes of this one."""
+        if len(self.grids) == 1:
+            return True
+        return all(
+            other is regions or other.end <= regions.first or regions.end <= other.first
+            for other in self.grids.values()
+        )
 
     def touch(self, event: Event, offsets: Offsets) -> None:
         """Record an access to elements by their byte offsets.
@@ -99,10 +131,8 @@ class Shadow:
             found = int(self.elements.writers[self.elements.index(offset)])
             return self.order.tops[found]
         for grid, regions in self.grids.items():
-            for index, (writers, _, extents) in regions.items():
-                first = grid.origin + sum(i * s for i, s in zip(index, grid.step, strict=True))
-                last = first + sum((e - 1) * s for e, s in zip(extents, grid.strides, strict=True))
-                if writers and first <= offset < last + grid.size_bytes:
+            for index, (writers, _, extents) in regions.sets.items():
+                if writers and regions.first <= offset < regions.end:
                     at = grid.offsets(index, extents)
                     if np.any((at <= offset) & (offset < at + grid.size_bytes)):
                         return self.order.tops[writers]
@@ -113,7 +143,7 @@ class Shadow:
         granule = min([size_bytes, *(g.size_bytes for g in self.grids)])
         elements = _Elements(self.buffer, granule)
         for grid, regions in self.grids.items():
-            for index, (writers, readers, extents) in regions.items():
+            for index, (writers, readers, extents) in regions.sets.items():
                 at = elements.granules(grid.offsets(index, extents), grid.size_bytes)
                 for array, events in ((elements.writers, writers), (elements.readers, readers)):
                     for event in reversed(self.order.members(events)):
