@@ -21,9 +21,11 @@ def __getattr__(name: str) -> object:
         # `from reftile.lang import arithmetic` asks here first, while modules are half loaded.
         return import_module(f"{__name__}.{name}")
     try:
-        return getattr(import_module(f"{__name__}.language"), name)
+        value = getattr(import_module(f"{__name__}.language"), name)
     except AttributeError:
         raise AttributeError(f"the language has no name `{name}`") from None
+    globals()[name] = value  # the next time, this function is not asked
+    return value
 
 
 def __dir__() -> list[str]:

@@ -5,6 +5,7 @@ Operators on two Python numbers never get here: they are computed while tracing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, TypeAlias, cast
 
 from reftile.ir.core import Value
@@ -357,9 +358,22 @@ def modulo(t: Trace, x: Operand, y: Operand) -> Tile:
     return select(t, wrong, moved, remainder)
 
 
+_COMPARE: dict[Comparison, Callable[[Number, Number], bool]] = {
+    "equal": lambda a, b: a == b,
+    "not_equal": lambda a, b: a != b,
+    "less_than": lambda a, b: a < b,
+    "less_than_or_equal": lambda a, b: a <= b,
+    "greater_than": lambda a, b: a > b,
+    "greater_than_or_equal": lambda a, b: a >= b,
+}
+
+
 def compare(t: Trace, predicate: Comparison, x: Operand, y: Operand) -> Tile:
     """A boolean tile; a comparison with NaN is false, `not_equal` is true."""
     lhs, rhs = together(t, x, y)
+    if lhs.constant is not None and rhs.constant is not None and not lhs.dtype.is_float:
+        known = _COMPARE[predicate](lhs.constant, rhs.constant)
+        return Tile(t.constant(known, bool_), bool_, known)
     if lhs.dtype.is_float:
         _arithmetic(t, lhs.dtype)
         ordering = "unordered" if predicate == "not_equal" else "ordered"

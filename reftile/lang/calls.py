@@ -86,6 +86,9 @@ def _typed(t: Trace, dtype: DType, arguments: Arguments) -> object:
     if len(arguments) != 1:
         raise t.error("arguments", f"`{dtype.name}` takes one number")
     value = arguments[0]
+    if isinstance(value, str) and dtype.is_float:
+        text = value
+        value = static(t, lambda: float(text))
     number = static_number(value)
     if number is not None and dtype.is_int and isinstance(number, float):
         number = int(number)

@@ -146,10 +146,10 @@ def as_dtype(thing: object) -> DType | None:
     if isinstance(thing, np.dtype):
         return _NAMES.get(str(cast("object", thing)))
     if isinstance(thing, type):
-        kind = cast("type", thing)
-        if issubclass(kind, np.generic) or kind.__module__ == "ml_dtypes":
+        if issubclass(thing, np.generic) or thing.__module__ == "ml_dtypes":
             return _NAMES.get(str(np.dtype(cast("Any", thing))))
-        return {bool: bool_, int: int32, float: float32}.get(kind)
+        kinds: dict[object, DType] = {bool: bool_, int: int32, float: float32}
+        return kinds.get(cast("object", thing))
     if type(thing).__module__ == "torch" and type(thing).__name__ == "dtype":
         return _NAMES.get(str(thing).removeprefix("torch."))
     return None

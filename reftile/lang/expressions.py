@@ -464,7 +464,7 @@ def _format(
 
 
 def make_function(frame: Frame, node: ast.FunctionDef | ast.Lambda) -> LocalFunction:
-    """A function written inside the kernel; it captures the names as they are now."""
+    """A function written inside the kernel."""
     names = node.name if isinstance(node, ast.FunctionDef) else "<lambda>"
     source = FunctionSource(names, node, frame.source.source, frame.source.line_offsets)
     positional = [*node.args.posonlyargs, *node.args.args]
@@ -473,7 +473,7 @@ def make_function(frame: Frame, node: ast.FunctionDef | ast.Lambda) -> LocalFunc
     for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
         if default is not None:
             defaults[argument.arg] = evaluate(frame, default)
-    return LocalFunction(source, dict(frame.names), defaults, frame.lookup, frame.local_names)
+    return LocalFunction(source, lambda: frame.names, defaults, frame.lookup, frame.local_names)
 
 
 def _lambda(frame: Frame, node: ast.AST) -> object:
@@ -538,7 +538,7 @@ def _named(frame: Frame, node: ast.AST) -> object:
 
 
 def _name_result(name: str, value: object) -> None:
-    """Call the result of an operation what the kernel calls it first, for diagnoses and printing."""
+    """Call the result of an operation what the kernel calls it first, for messages."""
     if not isinstance(value, Tile | Token) or value.value.name or not name.isascii():
         return
     owner = value.value.owner

@@ -12,6 +12,7 @@ from reftile.ir.core import Block
 from reftile.ir.diagnostics import ReftileError, Span
 from reftile.lang.source import FunctionSource
 from reftile.lang.trace import Trace
+from reftile.lang.values import Tile
 
 Environment: TypeAlias = dict[str, object]
 
@@ -36,17 +37,29 @@ class Returned:
     value: object
 
 
-Outcome: TypeAlias = Flow | Returned
+@dataclass(frozen=True, slots=True, eq=False)
+class MayReturn:
+    """The function returns `value` if `condition` holds, and goes on otherwise."""
+
+    condition: Tile
+    value: object
+
+
+Outcome: TypeAlias = Flow | Returned | MayReturn
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exit:
-    """A way out of a loop's body: the block it closes, and the names at that point."""
+    """A way out of a loop's body: the block it closes, and the names at that point.
+
+    returned: what the function around the loop returns there, when it does.
+    """
 
     kind: str
     block: Block
     names: Environment
     span: Span
+    returned: Returned | None = None
 
 
 @dataclass(slots=True, eq=False)

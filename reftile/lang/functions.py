@@ -11,7 +11,7 @@ from types import FunctionType
 from reftile.ir.diagnostics import Diagnosis, ReftileError, Span
 from reftile.lang.expressions import evaluate
 from reftile.lang.frame import UNKNOWN, Frame, Returned
-from reftile.lang.source import FunctionSource, assigned_names, function_source
+from reftile.lang.source import FunctionSource, function_source, local_names
 from reftile.lang.statements import execute
 from reftile.lang.trace import Trace
 from reftile.lang.values import LocalFunction, describe
@@ -38,16 +38,6 @@ def lookup_in(t: Trace, function: FunctionType) -> Callable[[str], object]:
     return read
 
 
-def local_names(source: FunctionSource) -> frozenset[str]:
-    """The names that a function assigns, parameters included."""
-    node = source.node
-    arguments = node.args
-    names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-    if isinstance(node, ast.FunctionDef):
-        names.extend(assigned_names(node.body))
-    return frozenset(names)
-
-
 def inline(
     t: Trace, function: object, arguments: Sequence[object], keywords: Mapping[str, object]
 ) -> object:
@@ -60,8 +50,8 @@ def inline(
         )
     if isinstance(function, LocalFunction):
         source = function.source
-        names = dict(function.captured)
-        names[source.name] = function
+        names = dict(function.captured())
+        names.setdefault(source.name, function)
         lookup, defaults = function.lookup, dict(function.defaults)
         outer = function.local_names | frozenset(names)
         locals_ = local_names(source) | (outer - frozenset(names))

@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
+from reftile.ir.attributes import Dense
 from reftile.ir.core import Block, Value
-from reftile.ir.types import TileType
+from reftile.ir.types import PointerType, TileType, Type
 from reftile.lang import arithmetic
-from reftile.lang.dtypes import int32, int64
+from reftile.lang.dtypes import bool_, int32, int64
 from reftile.lang.expressions import assign_target, evaluate, iterate, static_iterable
 from reftile.lang.frame import (
     Environment,
     Exit,
     Flow,
     Frame,
+    MayReturn,
     Outcome,
     Returned,
     RunTimeLoop,
@@ -24,9 +26,9 @@ from reftile.lang.frame import (
 )
 from reftile.lang.merge import Conflict, Same, Slot, fits, join, pack, slot_types, unpack
 from reftile.lang.operators import is_run_time, truth, truth_tile
-from reftile.lang.source import assigned_names, leaves_loop
+from reftile.lang.source import assigned_names, leaves_loop, returns
 from reftile.lang.trace import static_number
-from reftile.lang.values import Tile, Undefined, describe
+from reftile.lang.values import Tile, Undefined, describe, is_static
 
 Execute: TypeAlias = Callable[[Frame, list[ast.stmt]], Outcome]
 Slots: TypeAlias = dict[str, Slot]
@@ -210,7 +212,7 @@ def trace_for(frame: Frame, node: ast.For, execute: Execute) -> Outcome:
             f"the step of a loop must be positive, found {number}",
             "count upwards and compute the index from the counter",
         )
-    if leaves_loop(node.body, ast.Break):
+    if leaves_loop(node.body, ast.Break) or (returns(node.body) and not frame.is_kernel):
         return _breakable_for(frame, node, node.target.id, (lower, upper, step), execute)
     return _counted_for(frame, node, node.target.id, (lower, upper, step), execute)
 
@@ -358,17 +360,75 @@ def _finish_loop(
 ) -> Outcome:
     """Build the `loop` of a traced body; names are afterwards what its breaks agree on."""
     t = frame.trace
-    breaks = [e for e in body.exits if e.kind == "break"]
+    breaks = [e for e in body.exits if e.kind == "break" and e.returned is None]
     results = _result_slots(slots, breaks)
+    returned = _returned_slot(frame, [e for e in body.exits if e.returned is not None])
     _close(frame, slots, [e for e in body.exits if e.kind == "continue"], prefix)
-    _close(frame, results, breaks)
+    for way_out in body.exits:
+        if way_out.kind == "break":
+            _break(frame, way_out, results, returned)
     initial = [*head, *_initial(frame, slots)]
     types = [type for slot in results.values() for type in slot_types(slot)]
+    if returned is not None:
+        types = [TileType((), bool_.element), *slot_types(returned), *types]
     op = t.structure("loop", [body.block], tuple(initial), types=types)
-    if not breaks:
+    values = iter(op.results)
+    outcome: Outcome = Flow.NEXT
+    if returned is not None:
+        condition = Tile(next(values), bool_)
+        value = unpack(returned, values)
+        outcome = MayReturn(condition, value) if breaks else Returned(value)
+    elif not breaks:
         return _endless(frame)
-    _after(frame, results, iter(op.results))
-    return Flow.NEXT
+    _after(frame, results, values)
+    return outcome
+
+
+def _returned_slot(frame: Frame, exits: Sequence[Exit]) -> Slot | None:
+    """The slot for what the function returns from inside the loop; None if it does not."""
+    values = [e.returned.value for e in exits if e.returned is not None]
+    if not values:
+        return None
+    found = join(values)
+    if isinstance(found, Same) and not is_static(found.value):
+        found = join(values, force=True)
+    if isinstance(found, Conflict):
+        raise frame.trace.error("branches", f"the function returns different things: {found.why}")
+    return found
+
+
+def _break(frame: Frame, way_out: Exit, results: Slots, returned: Slot | None) -> None:
+    """Leave a loop: by its end, with the names after it, or by a `return`, with its value.
+
+    Whichever does not apply is filled with zeros, which nothing reads.
+    """
+    t = frame.trace
+    with t.inside(way_out.block), t.at(way_out.span):
+        values: list[Value] = []
+        if returned is not None:
+            values.append(t.constant(way_out.returned is not None, bool_))
+            if way_out.returned is not None:
+                values.extend(pack(t, returned, way_out.returned.value))
+            else:
+                values.extend(_zero(frame, type) for type in slot_types(returned))
+        for name, slot in results.items():
+            if way_out.returned is not None:
+                values.extend(_zero(frame, type) for type in slot_types(slot))
+            else:
+                values.extend(pack(t, slot, way_out.names.get(name)))
+        t.op("break", tuple(values))
+
+
+def _zero(frame: Frame, type: Type) -> Value:
+    """A value of `type` that nobody looks at."""
+    t = frame.trace
+    if not isinstance(type, TileType):
+        return t.value("make_token")
+    if isinstance(type.element, PointerType):
+        address = t.constant(0, int64, type.shape)
+        return t.value("int_to_ptr", address, types=[type])
+    zero = Dense.of_bits([0], type)
+    return t.value("constant", types=[type], value=zero)
 
 
 def _endless(frame: Frame) -> Outcome:
@@ -387,6 +447,7 @@ def _result_slots(slots: Mapping[str, Slot], breaks: Sequence[Exit]) -> Slots:
         if not values:
             continue
         found = join(values)
-        leaks = isinstance(found, Same) and not isinstance(slots[name], Same)
+        inner = isinstance(found, Same) and not is_static(found.value)
+        leaks = inner and not isinstance(slots[name], Same)
         results[name] = join(values, force=True) if leaks else found
     return results

@@ -7,6 +7,7 @@ values together again.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
@@ -17,9 +18,11 @@ from reftile.lang.arithmetic import as_tile
 from reftile.lang.captures import freeze
 from reftile.lang.dtypes import DType
 from reftile.lang.promote import promote, promote_weak, weak_dtype
+from reftile.lang.source import local_names
 from reftile.lang.trace import Trace
 from reftile.lang.values import (
     Array,
+    LocalFunction,
     Number,
     RawArrayMemory,
     Tile,
@@ -80,9 +83,19 @@ def parts(value: object) -> tuple[object, ...] | None:
         return (Tile(value.pointer, value.dtype), *value.shape, *value.strides)
     if isinstance(value, (TiledView, RawArrayMemory)):
         return (value.array,)
+    if isinstance(value, LocalFunction):
+        captured = value.captured()
+        return (*(captured[n] for n in captured_names(value)), *value.defaults.values())
     if is_record(value):
         return record_items(value)
     return None
+
+
+def captured_names(function: LocalFunction) -> tuple[str, ...]:
+    """The names from around a function that it uses."""
+    inside = local_names(function.source) | {function.source.name}
+    used = {n.id for n in ast.walk(function.source.node) if isinstance(n, ast.Name)}
+    return tuple(sorted(n for n in function.captured() if n in used and n not in inside))
 
 
 def rebuild(example: object, items: Sequence[object]) -> object:
@@ -95,6 +108,11 @@ def rebuild(example: object, items: Sequence[object]) -> object:
         return replace(example, pointer=pointer.value, shape=tuple(shape), strides=tuple(strides))
     if isinstance(example, (TiledView, RawArrayMemory)):
         return replace(example, array=cast("Array", items[0]))
+    if isinstance(example, LocalFunction):
+        names = captured_names(example)
+        captured = dict(zip(names, items, strict=False))
+        defaults = dict(zip(example.defaults, items[len(names) :], strict=True))
+        return replace(example, captured=lambda: captured, defaults=defaults)
     if isinstance(example, list):
         return list(items)
     if isinstance(example, tuple):
@@ -111,14 +129,15 @@ def same(first: object, second: object) -> bool:
         return first.value is second.value and first.dtype is second.dtype
     if type(first) is not type(second):
         return False
+    match first, second:
+        case LocalFunction(), LocalFunction() if first.source.node is not second.source.node:
+            return False
+        case Array(), Array() if first.dtype is not second.dtype:
+            return False
+        case _:
+            pass
     ours, theirs = parts(first), parts(second)
     if ours is not None and theirs is not None:
-        if (
-            isinstance(first, Array)
-            and isinstance(second, Array)
-            and first.dtype is not second.dtype
-        ):
-            return False
         return len(ours) == len(theirs) and all(map(same, ours, theirs))
     return freeze(first) == freeze(second)
 
@@ -180,6 +199,8 @@ def _join_groups(values: Sequence[object], force: bool) -> Slot:
     if len({len(g) for g in groups}) > 1:
         lengths = " or ".join(str(len(g)) for g in groups)
         return Conflict(f"it has {lengths} items, depending on what runs")
+    if len({v.source.node for v in values if isinstance(v, LocalFunction)}) > 1:
+        return Conflict("it is one function or another, depending on what runs")
     arrays = [v for v in values if isinstance(v, Array)]
     if len({a.dtype for a in arrays}) > 1:
         return Conflict("it is an array of one dtype or another, depending on what runs")

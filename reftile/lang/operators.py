@@ -166,7 +166,8 @@ def compare(t: Trace, op: type[ast.cmpop], x: object, y: object) -> object:
     if op in (ast.Is, ast.IsNot):
         return _identical(x, y) == (op is ast.Is)
     if op in (ast.In, ast.NotIn):
-        return _contains(t, x, y) == (op is ast.In)
+        found = _contains(t, x, y)
+        return found if op is ast.In else unary(t, ast.Not, found)
     if isinstance(x, Tile) or isinstance(y, Tile):
         for side in (x, y):
             if not isinstance(side, Tile) and not is_number(side) and not _is_index(side):
@@ -217,10 +218,23 @@ def _identical(x: object, y: object) -> bool:
     return x is y or (ours is not None and ours is theirs)
 
 
-def _contains(t: Trace, x: object, y: object) -> bool:
-    if not is_static(x) or not is_static(y):
-        raise t.error("operator", "`in` needs values known when the kernel is compiled")
-    return bool(static(t, lambda: cast("list[object]", y).__contains__(x)))
+def _contains(t: Trace, x: object, y: object) -> object:
+    """`x in y`: known now, or the comparisons with all items joined by `or`."""
+    if is_static(x) and is_static(y):
+        return bool(static(t, lambda: cast("list[object]", y).__contains__(x)))
+    items = items_of(y)
+    if items is None:
+        raise t.error("operator", f"`in` takes a tuple here, found {describe(y)}")
+    result: object = False
+    for item in items:
+        link = compare(t, ast.Eq, x, item)
+        if not is_run_time(link):
+            if truth(t, link):
+                return True
+            continue
+        tile = truth_tile(t, link)
+        result = arithmetic.logical(t, "or", result, tile) if isinstance(result, Tile) else tile
+    return result
 
 
 def truth(t: Trace, value: object) -> bool:

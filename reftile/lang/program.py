@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from types import FunctionType
 
@@ -14,10 +16,10 @@ from reftile.ir.verify import verify
 from reftile.lang.calls import call
 from reftile.lang.captures import Captures
 from reftile.lang.frame import Flow, Frame
-from reftile.lang.functions import inline, local_names, lookup_in
+from reftile.lang.functions import inline, lookup_in
 from reftile.lang.signature import Signature, bind_arguments
 from reftile.lang.simplify import simplify
-from reftile.lang.source import function_source
+from reftile.lang.source import function_source, local_names
 from reftile.lang.statements import execute
 from reftile.lang.tokens import infer_access, insert_tokens
 from reftile.lang.trace import Options, Trace
@@ -51,7 +53,8 @@ def trace_kernel(
     )
     assert isinstance(source.node, ast.FunctionDef)
     try:
-        outcome = execute(frame, source.node.body)
+        with _room_for_calls(options.deepest_call):
+            outcome = execute(frame, source.node.body)
     except ReftileError as error:
         raise _in_kernel(error, function.__name__) from None
     except RecursionError:
@@ -68,6 +71,21 @@ def trace_kernel(
     if attributes:
         kernel.attributes.update({k: v for k, v in attributes.items() if v is not None})  # type: ignore[misc]
     return kernel, captures
+
+
+FRAMES_PER_CALL = 40
+"""Frames of Python's that tracing one call of the user's takes, with room to spare."""
+
+
+@contextmanager
+def _room_for_calls(depth: int) -> Generator[None]:
+    """Allow Python to nest deep enough for calls of the user's to be `depth` deep."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, depth * FRAMES_PER_CALL))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def _in_kernel(error: ReftileError, name: str) -> ReftileError:

@@ -150,6 +150,17 @@ def assigned_names(statements: list[ast.stmt]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def returns(statements: list[ast.stmt]) -> bool:
+    """True if there is a `return` of this function among `statements`."""
+
+    def search(node: ast.AST) -> bool:
+        if isinstance(node, (ast.FunctionDef, ast.Lambda)):
+            return False
+        return isinstance(node, ast.Return) or any(map(search, ast.iter_child_nodes(node)))
+
+    return any(map(search, statements))
+
+
 def leaves_loop(statements: list[ast.stmt], kind: type[ast.Break] | type[ast.Continue]) -> bool:
     """True if a `break` (or `continue`) among `statements` belongs to the loop around them."""
 
@@ -161,3 +172,13 @@ def leaves_loop(statements: list[ast.stmt], kind: type[ast.Break] | type[ast.Con
         return any(search(child) for child in ast.iter_child_nodes(node))
 
     return any(search(s) for s in statements)
+
+
+def local_names(source: FunctionSource) -> frozenset[str]:
+    """The names that a function assigns, parameters included."""
+    node = source.node
+    arguments = node.args
+    names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    if isinstance(node, ast.FunctionDef):
+        names.extend(assigned_names(node.body))
+    return frozenset(names)

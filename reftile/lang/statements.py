@@ -14,7 +14,16 @@ from reftile.lang.expressions import (
     make_function,
     meet,
 )
-from reftile.lang.frame import Exit, Flow, Frame, Outcome, Returned, RunTimeLoop, UnrolledLoop
+from reftile.lang.frame import (
+    Exit,
+    Flow,
+    Frame,
+    MayReturn,
+    Outcome,
+    Returned,
+    RunTimeLoop,
+    UnrolledLoop,
+)
 from reftile.lang.loops import trace_for, trace_while
 from reftile.lang.merge import Same, join, pack, slot_types, unpack
 from reftile.lang.names.debug import Keyword
@@ -32,6 +41,8 @@ def execute(frame: Frame, statements: Statements, tail: Tail = ()) -> Outcome:
         rest = (statements[position + 1 :], *tail)
         with frame.trace.at(frame.span(statement)):
             outcome = _statement(frame, statement, rest)
+            if isinstance(outcome, MayReturn):
+                outcome = _return_if(frame, statement, outcome, rest)
         if outcome is not Flow.NEXT:
             return outcome
     return Flow.NEXT
@@ -165,17 +176,37 @@ _HANDLERS: dict[type[ast.stmt], Callable[[Frame, ast.stmt], None]] = {
 def _return(frame: Frame, node: ast.Return) -> Outcome:
     value = None if node.value is None else evaluate(frame, node.value)
     if not frame.is_kernel:
-        if isinstance(frame.loop, RunTimeLoop):
-            raise frame.unsupported(
-                node,
-                "`return` inside a loop of a function that is inlined",
-                "assign the result to a variable, `break`, and return it after the loop",
-            )
-        return Returned(value)
+        return _leave_function(frame, value)
     if value is not None:
         raise frame.error(node, "return", "a kernel returns nothing", "store results with ct.store")
     frame.trace.op("return")
     return Flow.ENDED
+
+
+def _leave_function(frame: Frame, value: object) -> Outcome:
+    """Return from a function that is inlined; from inside a loop, by leaving that first."""
+    loop = frame.loop
+    if not isinstance(loop, RunTimeLoop):
+        return Returned(value)
+    t = frame.trace
+    loop.exits.append(Exit("break", t.block, dict(frame.names), t.span, Returned(value)))
+    return Flow.ENDED
+
+
+def _return_if(frame: Frame, node: ast.stmt, may: MayReturn, rest: Tail) -> Outcome:
+    """A loop may have ended in a `return`: what is left of the function runs only if it has not."""
+    block, names = Block(), dict(frame.names)
+    if isinstance(frame.loop, RunTimeLoop):
+        with frame.trace.inside(block):
+            _leave_function(frame, may.value)
+        frame.trace.structure("if", [block], may.condition.value, types=[])
+        return Flow.NEXT
+    other = Block()
+    result = _finish(frame, other, names, rest)
+    if not isinstance(result, Returned):
+        raise frame.unsupported(node, "this `return` inside a loop")
+    values = [may.value, result.value]
+    return Returned(meet(frame, node, may.condition, (block, other), values, "it returns"))
 
 
 def _leave(frame: Frame, node: ast.Break | ast.Continue) -> Outcome:

@@ -33,7 +33,7 @@ class Options:
     """
 
     tokens: str = "auto"
-    deepest_call: int = 64
+    deepest_call: int = 400
     longest_unrolling: int = 10000
 
 

@@ -116,10 +116,14 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalFunction:
-    """A function or lambda written inside another one, with the names it captured."""
+    """A function or lambda written inside another one.
+
+    captured: the names around it: those of the function it stands in, as they are when it is
+        called, or a copy, when it has been carried away.
+    """
 
     source: FunctionSource
-    captured: Mapping[str, object]
+    captured: Callable[[], Mapping[str, object]]
     defaults: Mapping[str, object]
     lookup: Callable[[str], object]
     local_names: frozenset[str]
