@@ -1,0 +1,190 @@
+"""Put a barrier of the role wherever a token edge needs one.
+
+Needs: a `pipe` kernel. Leaves: what tokens order between threads of one role, `sync` operations and
+other barriers order too; across roles the program has its own barriers.
+
+The rule is in spec/pipe.md, "What lowering adds". For every token this pass keeps the operations
+behind it that no barrier has covered yet. An operation that takes such a token and meets their
+elements in other threads gets a `sync` directly before it, which covers all that came before.
+
+    %written = store_buffer %x, %b : token
+    %fenced = fence_proxy %written : token
+    %met = sync token=%fenced : token         (this line is added)
+    elected body { copy_out %b, %v, [%i, %j], token=%fenced ... }
+"""
+
+from __future__ import annotations
+
+from reftile.ir import ops
+from reftile.ir.core import Block, Kernel, Op, Value
+from reftile.ir.types import TOKEN, TileType
+
+Open = frozenset[Op]
+"""Operations that a token stands for and no barrier has covered."""
+
+_NOTHING: Open = frozenset()
+_BARRIERS = ("sync", "sync_named", "step")
+_COVERED_WAITS = ("wait_barrier", "mma_wait", "cluster_wait")
+
+
+def derive_barriers(kernel: Kernel, target: str) -> Kernel:
+    """Insert `sync` operations, role by role."""
+    prologue = [op for op in kernel.body.block.ops if op.name != "role"]
+    if len(prologue) == len(kernel.body.block.ops):
+        _Role().block(kernel.body.block)
+        return kernel
+    for op in kernel.body.block.ops:
+        if isinstance(op, ops.Role):
+            _Role().block(op.body.block)
+    return kernel
+
+
+class _Role:
+    """Follows the text of one role; loops twice, so that the second iteration sees the first."""
+
+    def __init__(self) -> None:
+        self.open: dict[Value, Open] = {}
+
+    def block(self, block: Block) -> None:
+        for op in list(block.ops):
+            if self._needs_barrier(op):
+                self._insert(block, op)
+            self._follow(op)
+
+    def _insert(self, block: Block, op: Op) -> None:
+        tokens = [t for t in _tokens_into(op) if self.open.get(t)]
+        known = next((t for t in tokens if t in op.operands), None)
+        sync = ops.Sync((known,), (TOKEN,), {}, (), op.span, ("met",))
+        block.insert_before(op, sync)
+        self._cover()
+
+    def _cover(self) -> None:
+        self.open = dict.fromkeys(self.open, _NOTHING)
+
+    def _needs_barrier(self, op: Op) -> bool:
+        if isinstance(op, ops.Elected):
+            inner = set(op.walk())
+            return any(self.open.get(t, _NOTHING) - inner for t in _tokens_into(op))
+        if op.regions or op.name in _BARRIERS or op.name in ("join_tokens", "fence_proxy"):
+            return False
+        if op.name == "arrive_barrier" and op.attributes.get("by") == "threads":
+            return False
+        if op.definition.is_terminator:
+            return False
+        sources = frozenset().union(*(self.open.get(v, _NOTHING) for v in op.operands))
+        return any(_conflicts(source, op) for source in sources)
+
+    def _follow(self, op: Op) -> None:
+        gathered = frozenset[Op]().union(*(self.open.get(v, _NOTHING) for v in op.operands))
+        if op.name in _BARRIERS:
+            self._cover()
+            gathered = _NOTHING
+        elif op.name in _COVERED_WAITS:
+            gathered = _NOTHING
+        elif isinstance(op, ops.Elected):
+            self._follow_elected(op)
+            return
+        elif op.regions and op.definition.effects == "control":
+            self._follow_regions(op)
+            return
+        elif op.definition.effects in ("read", "write", "read_write", "atomic", "async"):
+            gathered = gathered | {op}
+        for result in op.results:
+            if result.type == TOKEN:
+                self.open[result] = gathered
+
+    def _follow_elected(self, op: ops.Elected) -> None:
+        """One thread: nothing inside needs a barrier, what leaves stands for that thread only."""
+        block = op.body.block
+        for result, value in zip(op.results, block.ops[-1].operands, strict=True):
+            found = _sources(value, set(op.walk()), self.open)
+            self.open[result] = found
+
+    def _follow_regions(self, op: Op) -> None:
+        is_loop = "loop" in op.definition.traits
+        for _ in range(2 if is_loop else 1):
+            for region in op.regions:
+                block = region.block
+                if is_loop:
+                    init = op.operands[3:] if isinstance(op, ops.For) else op.operands
+                    carried = block.arguments[1:] if isinstance(op, ops.For) else block.arguments
+                    ends = [
+                        o.operands for o in block.walk() if o.name == "continue" and _ends(o, op)
+                    ]
+                    for i, argument in enumerate(carried):
+                        values = [init[i], *(e[i] for e in ends)]
+                        self._merge(argument, values)
+                self.block(block)
+        for region in op.regions:
+            for inner in region.block.walk():
+                if inner.name in ("continue", "yield", "break") and _ends(inner, op):
+                    for result, value in zip(op.results, inner.operands, strict=False):
+                        self._merge(result, [value])
+        if isinstance(op, ops.For):
+            for result, value in zip(op.results, op.init, strict=True):
+                self._merge(result, [value])
+
+    def _merge(self, target: Value, values: list[Value]) -> None:
+        if target.type == TOKEN:
+            found = self.open.get(target, _NOTHING)
+            self.open[target] = found.union(*(self.open.get(v, _NOTHING) for v in values))
+
+
+def _ends(op: Op, loop: Op) -> bool:
+    """True if `op` ends a region of `loop`, perhaps from inside an `if`."""
+    block = op.parent
+    while block is not None and block.parent is not None:
+        owner = block.parent.parent
+        if owner is loop:
+            return True
+        if not isinstance(owner, Op) or owner.name != "if" or op.name == "yield":
+            return False
+        block = owner.parent
+    return False
+
+
+def _sources(value: Value, inside: set[Op], open: dict[Value, Open]) -> Open:
+    """The operations behind a token that leaves `elected`."""
+    owner = value.owner
+    if not isinstance(owner, Op) or owner not in inside or owner.name == "wait_barrier":
+        return open.get(value, _NOTHING)
+    found = frozenset[Op]() if owner.name == "join_tokens" else frozenset([owner])
+    for operand in owner.operands:
+        if operand.type == TOKEN:
+            found |= _sources(operand, inside, open)
+    return found
+
+
+def _tokens_into(op: Op) -> list[Value]:
+    """Tokens from outside that `op`, or an operation inside it, takes."""
+    inside = {r for o in op.walk() for r in o.results}
+    return [
+        v for o in op.walk() for v in o.operands if v.type == TOKEN and v not in inside
+    ]
+
+
+def _conflicts(source: Op, op: Op) -> bool:
+    """True if the two may touch one element in different threads, or one thread acts for all."""
+    if op.name in ("mma_start", "mma_wait", "wait_barrier", "wait_copies", "make_token"):
+        # A product reads what other threads of the warpgroup wrote.
+        return op.name == "mma_start"
+    if source.name == "load_buffer" and op.name == "load_buffer":
+        return False
+    if source.name in ("load_buffer", "store_buffer") and op.name in ("load_buffer", "store_buffer"):
+        return not _same_threads(source, op)
+    return True
+
+
+def _same_threads(source: Op, op: Op) -> bool:
+    """True if both move one tile of one buffer in one layout."""
+    tiles = [
+        next(v.type for v in (*o.results, *o.operands) if isinstance(v.type, TileType))
+        for o in (source, op)
+    ]
+    places = [
+        next(v for v in o.operands if v.type.kind == "buffer") for o in (source, op)
+    ]
+    first, second = tiles
+    return (
+        places[0] is places[1] and bool(first.layout) and first.layout == second.layout
+    )

@@ -1,0 +1,171 @@
+"""Turn a `pipe` kernel into a `simt` kernel.
+
+Needs: parts with constant indices (unroll_loops), layouts of tiles (assign_layouts), barriers inside
+roles (derive_barriers). Leaves: a `simt` kernel of the same meaning without tokens, places or roles.
+Its parameters are those of the pipe kernel that threads read, and the descriptions of tensors that
+bulk copies use, with what the host must encode in their attributes.
+
+Each chapter of spec/pipe*.md has a module with one function for each operation: roles and barriers in
+`lower_roles` and `lower_barriers`, copies in `lower_copies`, registers and shared memory in
+`lower_transfers`, products in `lower_products`. This module does what is the same at both levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reftile.ir import ops
+from reftile.ir.attributes import Attribute
+from reftile.ir.core import Block, Kernel, Op, Region, Value
+from reftile.ir.types import TOKEN, TensorMapType
+from reftile.lower.context import Context
+from reftile.lower.lower_barriers import BARRIERS
+from reftile.lower.lower_copies import COPIES
+from reftile.lower.lower_products import PRODUCTS
+from reftile.lower.lower_roles import enter_kernel, lower_elected, lower_roles
+from reftile.lower.lower_transfers import TRANSFERS
+from reftile.lower.place_buffers import PLACES, place_buffers
+
+Handler = Callable[[Context, Op], None]
+
+
+def lower_pipe(kernel: Kernel, target: str) -> Kernel:
+    """Return the `simt` kernel."""
+    arguments = kernel.body.block.arguments
+    block = Block(tuple(a.type for a in arguments), tuple(a.name for a in arguments))
+    context = Context(kernel, block)
+    context.values.update(zip(arguments, block.arguments, strict=True))
+    offsets = place_buffers(kernel)
+    context.offsets, context.named = offsets.bytes, offsets.named
+    enter_kernel(context, offsets)
+    roles = [op for op in kernel.body.block.ops if isinstance(op, ops.Role)]
+    for op in kernel.body.block.ops:
+        if isinstance(op, ops.Role):
+            if op is roles[0]:
+                lower_roles(context, roles, offsets, lower_ops)
+        else:
+            lower_op(context, op)
+    return _finish(context, offsets.total_bytes)
+
+
+def lower_ops(context: Context, block: Block) -> None:
+    """Lower the operations of one block."""
+    for op in block.ops:
+        lower_op(context, op)
+
+
+def lower_op(context: Context, op: Op) -> None:
+    """Lower one operation, appending to the context's block."""
+    context.span = op.span
+    handler = _HANDLERS.get(op.name)
+    if handler is not None:
+        handler(context, op)
+    elif isinstance(op, ops.Elected):
+        lower_elected(context, op, lower_ops)
+    elif isinstance(op, (ops.For, ops.Loop, ops.If, ops.IfRows, ops.Reduce)):
+        _lower_control(context, op)
+    elif "simt" in op.definition.levels:
+        _copy(context, op)
+    else:
+        raise context.unsupported(f"`{op.name}` is not lowered yet")
+
+
+def _values(context: Context, values: tuple[Value, ...]) -> tuple[Value, ...]:
+    return tuple(context.scalar(v) for v in values if v.type != TOKEN)
+
+
+def _mapped(context: Context, op: Op) -> list[Value | tuple[Value, ...] | None]:
+    arguments: list[Value | tuple[Value, ...] | None] = []
+    for argument in op.arguments:
+        if isinstance(argument, tuple):
+            arguments.append(_values(context, argument))
+        elif argument is None or argument.type == TOKEN:
+            arguments.append(None)
+        else:
+            arguments.append(context.scalar(argument))
+    return arguments
+
+
+def _copy(context: Context, op: Op) -> None:
+    """The same operation on what stands for its operands."""
+    kept = [r for r in op.results if r.type != TOKEN]
+    copy = type(op)(
+        tuple(_mapped(context, op)),
+        tuple(r.type for r in (op.results if len(kept) < len(op.results) and op.results else kept)),
+        dict(op.attributes),
+        (),
+        op.span,
+        tuple(r.name for r in op.results),
+    )
+    context.block.append(copy)
+    context.values.update(zip(op.results, copy.results, strict=True))
+
+
+def _lower_control(context: Context, op: Op) -> None:
+    regions: list[Region] = []
+    for region in op.regions:
+        old = region.block
+        kept = [a for a in old.arguments if a.type != TOKEN]
+        block = Block(tuple(a.type for a in kept), tuple(a.name for a in kept))
+        context.values.update(zip(kept, block.arguments, strict=True))
+        regions.append(Region(block))
+    arguments = tuple(_mapped(context, op))
+    results = [r for r in op.results if r.type != TOKEN]
+    new = type(op)(
+        arguments,
+        tuple(r.type for r in results),
+        dict(op.attributes),
+        tuple(regions),
+        op.span,
+        tuple(r.name for r in results),
+    )
+    context.block.append(new)
+    for old, region in zip(op.regions, regions, strict=True):
+        context.inside(region.block, lambda old=old: lower_ops(context, old.block))
+    context.values.update(zip(results, new.results, strict=True))
+
+
+def _nothing(context: Context, op: Op) -> None:
+    """Tokens and views have no form at run time; views are read where a copy uses them."""
+
+
+_HANDLERS: dict[str, Handler] = {
+    **BARRIERS,
+    **COPIES,
+    **PRODUCTS,
+    **TRANSFERS,
+    **PLACES,
+    **dict.fromkeys(
+        ("make_token", "join_tokens", "make_tensor_view", "make_partition_view"), _nothing
+    ),
+}
+
+
+def _finish(context: Context, shared_bytes: int) -> Kernel:
+    """Drop parameters that no thread reads, add the descriptions, make the kernel."""
+    source, block = context.source, context.entry
+    used = {v for op in block.walk() for v in op.operands}
+    arguments: list[Value] = []
+    attributes: list[dict[str, Attribute]] = []
+    for value, described in zip(context.maps.values(), context.map_attributes, strict=True):
+        assert isinstance(value.type, TensorMapType)
+        arguments.append(value)
+        attributes.append(described)
+    for value, given in zip(block.arguments, source.argument_attributes, strict=True):
+        if value in used:
+            arguments.append(value)
+            attributes.append(given)
+    for index, value in enumerate(arguments):
+        value.index, value.owner = index, block
+    block.arguments = arguments
+    kept = {k: v for k, v in source.attributes.items() if k in ("target", "warps", "cluster")}
+    kept["shared_bytes"] = shared_bytes
+    return Kernel(
+        source.name,
+        Region(block),
+        "simt",
+        tuple(attributes),
+        kept,
+        source.span,
+        source.comments,
+    )

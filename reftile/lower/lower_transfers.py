@@ -1,0 +1,228 @@
+"""Tiles between registers and shared memory: matrices of 8x8 where the layouts allow, else vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reftile.ir import ops
+from reftile.ir.buffer_layout import bit_offset
+from reftile.ir.core import Op, Value
+from reftile.ir.types import BufferType, TileType
+from reftile.lower.assign_layouts import layout_of
+from reftile.lower.context import Context, Number
+
+Table = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Where the elements of a fragment lie in a buffer, in bytes from its start.
+
+    registers: for register r of lane 0 of warp 0. lanes, warps: what each bit of their numbers adds by
+    exclusive or.
+    """
+
+    registers: tuple[int, ...]
+    lanes: tuple[int, ...]
+    warps: tuple[int, ...]
+
+    @property
+    def mask(self) -> int:
+        """All bits that depend on the thread."""
+        mask = 0
+        for step in (*self.lanes, *self.warps):
+            mask |= step
+        return mask
+
+
+@cache
+def spread_of(layout: str, buffer: BufferType) -> Spread | None:
+    """Find how a fragment lies in a buffer; None if it is not linear in lanes and warps."""
+    held = layout_of(layout)
+    offsets = _byte_offsets(buffer)
+    extents = [held.extent(p) for p in ("register", "lane", "warp")]
+    flat = np.zeros((1,), np.int64)
+    for index, extent in zip(
+        held.index(
+            register=np.arange(extents[0])[:, None, None],
+            lane=np.arange(extents[1])[None, :, None],
+            warp=np.arange(extents[2])[None, None, :],
+        ),
+        held.shape,
+        strict=True,
+    ):
+        flat = flat * extent + index
+    table = offsets.reshape(-1)[np.broadcast_to(flat, extents)]
+    lanes, warps = _steps(table[0, :, 0]), _steps(table[0, 0, :])
+    rebuilt = (
+        table[:, :1, :1]
+        ^ _apply(lanes, extents[1])[None, :, None]
+        ^ _apply(warps, extents[2])[None, None, :]
+    )
+    if not np.array_equal(rebuilt, table):
+        return None
+    return Spread(tuple(table[:, 0, 0].tolist()), lanes, warps)
+
+
+@cache
+def _byte_offsets(buffer: BufferType) -> Table:
+    shape = buffer.shape
+    return np.array(
+        [bit_offset(buffer, tuple(map(int, index))) // 8 for index in np.ndindex(*shape)], np.int64
+    ).reshape(shape)
+
+
+def _steps(values: Table) -> tuple[int, ...]:
+    return tuple(
+        int(values[1 << i] ^ values[0]) for i in range((len(values) - 1).bit_length())
+    )
+
+
+def _apply(steps: tuple[int, ...], extent: int) -> Table:
+    numbers = np.arange(extent)
+    total = np.zeros(extent, np.int64)
+    for i, step in enumerate(steps):
+        total ^= np.where(numbers >> i & 1, step, 0)
+    return total
+
+
+# Stores
+
+
+def lower_store(context: Context, op: Op) -> None:
+    """A scalar by each thread that comes along; a fragment by matrices or vectors."""
+    assert isinstance(op, ops.StoreBuffer)
+    place = context.place(op.destination)
+    address: Number = place.address
+    if op.rank is not None:
+        raise context.unsupported("stores to other blocks are not lowered yet")
+    kind = op.tile.type
+    assert isinstance(kind, TileType)
+    tile = context.scalar(op.tile)
+    if kind.size == 1:
+        _store_scalar(context, tile, context.number(address))
+        return
+    spread = spread_of(kind.layout, place.type)
+    if spread is None:
+        raise context.unsupported(f"a tile held as {kind.layout} does not fit {place.type}")
+    if kind.dtype.bits == 16 and _are_matrices(spread) and _has_matrices(context):
+        _store_matrices(context, tile, spread, address)
+    else:
+        _store_vectors(context, tile, kind, spread, address)
+
+
+def _has_matrices(context: Context) -> bool:
+    return context.source.attributes["target"] == "sm_90a"
+
+
+def _store_scalar(context: Context, value: Value, address: Value) -> None:
+    if context.role.is_elected:
+        context.emit(ops.StoreShared, (value, address))
+    else:
+        context.when(context.lead(), lambda: context.emit(ops.StoreShared, (value, address)) and None)
+
+
+def _are_matrices(spread: Spread) -> bool:
+    """True if groups of eight registers are four 8x8 matrices with rows of 16 contiguous bytes.
+
+    Source: PTX ISA 9.2, stmatrix: thread 4 i + t holds elements 2 t and 2 t + 1 of row i.
+    """
+    registers = spread.registers
+    pairs = all(registers[i + 1] == registers[i] ^ 2 for i in range(0, len(registers), 2))
+    if len(registers) % 8 or not pairs or spread.lanes[:2] != (4, 8):
+        return False
+    first = registers[0]
+    steps = [registers[2] ^ first, registers[4] ^ first]
+    return all(
+        registers[g + 2] ^ registers[g] == steps[0]
+        and registers[g + 4] ^ registers[g] == steps[1]
+        and registers[g + 6] ^ registers[g] == steps[0] ^ steps[1]
+        for g in range(0, len(registers), 8)
+    )
+
+
+def _store_matrices(context: Context, tile: Value, spread: Spread, address: Number) -> None:
+    registers = spread.registers
+    # Lane l gives the address of row l % 8 of matrix l / 8: its row, then which pair of registers.
+    rows = [*spread.lanes[2:5], registers[2] ^ registers[0], registers[4] ^ registers[0]]
+    inner = _thread_offset(context, tuple(rows), spread.warps)
+    mask = 0
+    for step in (*rows, *spread.warps):
+        mask |= step
+    for first in range(0, len(registers), 8):
+        at = context.exclusive_or(inner, registers[first] & mask, "chunk")
+        row = context.number(context.add(at, address, "row"))
+        context.emit(
+            ops.StoreMatrix, (tile, row), first=first, offset=registers[first] & ~mask
+        )
+
+
+def _thread_offset(context: Context, lanes: tuple[int, ...], warps: tuple[int, ...]) -> Number:
+    """The part of an offset that depends on the thread, computed once in the role."""
+    lane = context.lane()
+    warp = context.warp_in_role() if any(warps) else None
+
+    def build() -> Value:
+        total = context.linear(lane, lanes, "by_lane")
+        if warp is not None:
+            total = context.exclusive_or(total, context.linear(warp, warps, "by_warp"), "inner")
+        return context.number(total)
+
+    return context.hoist(("inner", lanes, warps), build)
+
+
+def _store_vectors(
+    context: Context, tile: Value, kind: TileType, spread: Spread, address: Number
+) -> None:
+    size = kind.dtype.bits // 8
+    inner = _thread_offset(context, spread.lanes, spread.warps)
+    mask, registers = spread.mask, spread.registers
+    first = 0
+    while first < len(registers):
+        count = _run(registers, first, size)
+        at = context.exclusive_or(inner, registers[first] & mask, "chunk")
+        where = context.number(context.add(at, address, "at"))
+        offset = registers[first] & ~mask
+        context.emit(
+            ops.StoreVector, (tile, where), first=first, count=count, offset=offset, space="shared"
+        )
+        first += count
+
+
+def _run(registers: tuple[int, ...], first: int, size: int) -> int:
+    """How many registers from `first` on lie one behind another, at most 16 bytes."""
+    count = 1
+    while (
+        2 * count * size <= 16
+        and first + 2 * count <= len(registers)
+        and registers[first] % (2 * count * size) == 0
+        and all(registers[first + i] == registers[first] + i * size for i in range(2 * count))
+    ):
+        count *= 2
+    return count
+
+
+# Loads
+
+
+def lower_load(context: Context, op: Op) -> None:
+    """A scalar by every thread."""
+    assert isinstance(op, ops.LoadBuffer)
+    place = context.place(op.source)
+    kind = op.result.type
+    assert isinstance(kind, TileType)
+    if op.rank is not None or kind.size > 1:
+        raise context.unsupported(f"loading {kind} from {place.type} is not lowered yet")
+    address = context.number(place.address)
+    context.values[op.result] = context.value(ops.LoadShared, (address,), kind, op.result.name)
+
+
+TRANSFERS: dict[str, Callable[[Context, Op], None]] = {
+    "store_buffer": lower_store,
+    "load_buffer": lower_load,
+}
