@@ -166,6 +166,8 @@ def _plan_op(plan: Plan, op: Op) -> Step:
     if maker is not None:
         step = Step(op, _kind(op), inputs, outputs, maker(op, plan), regions)
     else:
+        # A meaning gets the operands that are there; absent ones have no tile.
+        inputs = tuple(plan.slot(v) for v in op.operands)
         apply = _pure(op, plan, len(inputs), regions, captures)
         step = Step(op, "pure", (*inputs, *captures), outputs, apply, regions)
     if step.kind == "pure" and _is_uniform(plan, op):
@@ -236,7 +238,7 @@ def _fold(plan: Plan, op: Op) -> bool:
         return False
     if not op.definition.is_pure or not all(v in plan.known for v in op.operands):
         return False
-    operands = tuple(plan.template[s] for s in _input_slots(plan, op))
+    operands = tuple(plan.template[plan.slot(v)] for v in op.operands)
     try:
         results = _runner(op)(operands, None, _refuse)
     except _Reported:
