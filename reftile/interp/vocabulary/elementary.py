@@ -20,7 +20,8 @@ from reftile.ir.numbers import convert
 
 def _apply(function: Callable[..., Array], dtype: DType, *operands: Array) -> Array:
     # Contiguous, because NumPy has other loops, with other last bits, for strided arrays.
-    wide = [np.ascontiguousarray(operand, np.float64) for operand in operands]
+    # (`ascontiguousarray` would give a scalar an axis.)
+    wide = [np.asarray(operand, np.float64, order="C") for operand in operands]
     result = np.asarray(function(*wide))
     return canonical(result) if dtype is F64 else convert(result, F64, dtype)
 
