@@ -137,6 +137,9 @@ def maximum(
     if flush_to_zero:
         return comparison.maximum(lhs, rhs, dtype, propagate_nan, flush_to_zero)
     result = np.maximum(lhs, rhs) if propagate_nan else np.fmax(lhs, rhs)
+    if not propagate_nan and np.isnan(result).any():
+        # Of a signalling NaN and a number, NumPy gives NaN in some of its loops.
+        result = np.fmax(canonical(lhs), canonical(rhs))
     zero = result == 0
     if zero.any():
         # NumPy gives either of two zeros; their sum is -0 only if both are.
@@ -151,6 +154,9 @@ def minimum(
     if flush_to_zero:
         return comparison.minimum(lhs, rhs, dtype, propagate_nan, flush_to_zero)
     result = np.minimum(lhs, rhs) if propagate_nan else np.fmin(lhs, rhs)
+    if not propagate_nan and np.isnan(result).any():
+        # Of a signalling NaN and a number, NumPy gives NaN in some of its loops.
+        result = np.fmin(canonical(lhs), canonical(rhs))
     zero = result == 0
     if zero.any():
         result = np.where(zero & (lhs == rhs), -((-lhs) - rhs), result)
