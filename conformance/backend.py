@@ -1,0 +1,199 @@
+"""What an implementation must offer to be held against the suites, and the two of this package.
+
+A backend is an object with the methods of `Backend`. One is found by name through the entry point group
+`reftile.backends`, whose entries are functions without parameters that return one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points, version
+from typing import Any, Protocol
+
+import numpy as np
+from reftile.conformance.cases import Argument, Buffer, Bytes, Scalar
+from reftile.conformance.oracle.sums import Profile
+
+from reftile.interp.arguments import Raw, Uninitialized
+from reftile.interp.launch import interpret
+from reftile.interp.model.explore import explore
+from reftile.interp.model.litmus import LitmusTest
+from reftile.ir.core import Module
+from reftile.ir.diagnostics import ReftileError, ReftileErrors
+from reftile.ir.parse import parse
+from reftile.ir.verify import verify
+
+
+class Unsupported(Exception):
+    """The backend declares that it lacks a feature; the text names it."""
+
+
+class Diagnosed(Exception):
+    """The backend refused or stopped a program: `rules` are the ids of what it found."""
+
+    def __init__(self, rules: Sequence[str], message: str) -> None:
+        super().__init__(message)
+        self.rules = tuple(rules)
+
+
+@dataclass(frozen=True)
+class Info:
+    """What a backend says about itself.
+
+    checks: it diagnoses programs that break rules while they run. flushes: float types whose subnormal numbers it may
+    flush. accumulate: how it adds the products of a matrix product, where it says so.
+    """
+
+    name: str
+    version: str
+    device: str = ""
+    checks: bool = False
+    flushes: tuple[str, ...] = ()
+    accumulate: Mapping[str, Profile] = field(default_factory=dict)
+
+
+class Backend(Protocol):
+    """An implementation under test."""
+
+    def info(self) -> Info:
+        """Name, version, device and profile."""
+        ...
+
+    def supports(self, feature: str) -> bool | str:
+        """Whether it has `op:NAME`, `dtype:NAME` or `suite:NAME`: True, or a reason why not."""
+        ...
+
+    def compile(self, text: str, kernel: str) -> Any:
+        """Make a program executable.
+
+        Raises:
+            Diagnosed: the program is not valid. Unsupported: a feature is missing.
+        """
+        ...
+
+    def run(
+        self, executable: Any, grid: tuple[int, int, int], arguments: Sequence[Argument]
+    ) -> dict[str, Bytes]:
+        """Run it on copies of the buffers, and return the bytes of those that it may have written.
+
+        Raises:
+            Diagnosed: a rule was broken on the way. Unsupported: a feature is missing.
+        """
+        ...
+
+    def run_litmus(self, test: LitmusTest, iterations: int) -> dict[str, int]:
+        """How often the outcome that a litmus test asks for was seen: {"hit": n, "miss": m, "racy": 0 or 1}."""
+        ...
+
+    def accuracy(self, op: str, dtype: str) -> float | None:
+        """The error in ulp that is claimed for an operation in its default mode; None claims the spec's limit."""
+        ...
+
+
+CORRECTLY_ROUNDED = frozenset({"divf", "rcp", "sqrt"})
+ONCE_ROUNDED = 0.5001
+"""An f64 result with an error of some f64 ulp, rounded once to f32 or less."""
+
+
+class InterpBackend:
+    """The checked interpreter."""
+
+    name, check = "interp", True
+
+    def info(self) -> Info:
+        """See `Backend`."""
+        return Info(self.name, version("reftile"), "NumPy", self.check)
+
+    def supports(self, feature: str) -> bool | str:
+        """See `Backend`."""
+        if not self.check and feature in ("suite:trap",):
+            return "runs without checks"
+        if "multimem" in feature:
+            return "has one device"
+        return True
+
+    def compile(self, text: str, kernel: str) -> tuple[Module, str]:
+        """See `Backend`."""
+        try:
+            module = parse(text, kernel)
+            verify(module)
+        except ReftileErrors as error:
+            raise Diagnosed([d.rule for d in error.diagnoses], str(error)) from None
+        except ReftileError as error:
+            raise Diagnosed([error.diagnosis.rule], str(error)) from None
+        return module, kernel
+
+    def run(
+        self,
+        executable: tuple[Module, str],
+        grid: tuple[int, int, int],
+        arguments: Sequence[Argument],
+    ) -> dict[str, Bytes]:
+        """See `Backend`."""
+        module, kernel = executable
+        memory: dict[str, Bytes] = {}
+        values = [_bind(a, memory) for a in arguments]
+        try:
+            interpret(module, grid, values, check=self.check, name=kernel)
+        except ReftileError as error:
+            rule = error.diagnosis.rule
+            if rule.endswith(".unsupported") or rule.startswith("batched."):
+                raise Unsupported(error.diagnosis.message) from None
+            raise Diagnosed([rule], str(error)) from None
+        return {a.name: memory[a.name] for a in arguments if isinstance(a, Buffer) and a.written}
+
+    def run_litmus(self, test: LitmusTest, iterations: int) -> dict[str, int]:
+        """All outcomes of the test's program, by the axioms of the specification."""
+        found = explore(test.program)
+        hit = found.allows() is not None
+        return {"hit": int(hit), "miss": int(not hit), "racy": int(found.is_racy)}
+
+    def accuracy(self, op: str, dtype: str) -> float | None:
+        """See `Backend`."""
+        if op in CORRECTLY_ROUNDED:
+            return 0.5
+        return ONCE_ROUNDED if dtype in ("f16", "bf16", "f32") else None
+
+
+class BatchedBackend(InterpBackend):
+    """The interpreter without checks, all blocks at once."""
+
+    name, check = "batched", False
+
+
+def _bind(argument: Argument, memory: dict[str, Bytes]) -> Any:
+    if isinstance(argument, Scalar):
+        return argument.value
+    if argument.same_as:
+        memory[argument.name] = memory[argument.same_as]
+    else:
+        data = argument.memory()
+        # Space in front, so that the array can begin at any distance from an aligned address.
+        space = np.zeros(data.size + argument.shift_bytes, np.uint8)
+        space[argument.shift_bytes :] = data
+        memory[argument.name] = space[argument.shift_bytes :]
+    raw = Raw(memory[argument.name], argument.dtype)
+    return Uninitialized(raw) if argument.fresh else raw  # type: ignore[arg-type]
+
+
+BUILT_IN = {"interp": InterpBackend, "batched": BatchedBackend}
+
+
+def backend_names() -> list[str]:
+    """The backends that can be asked for."""
+    return sorted({*BUILT_IN, *(e.name for e in entry_points(group="reftile.backends"))})
+
+
+def find_backend(name: str) -> Backend:
+    """Return the backend called `name`.
+
+    Raises:
+        KeyError: there is none.
+    """
+    if name in BUILT_IN:
+        return BUILT_IN[name]()
+    for entry in entry_points(group="reftile.backends"):
+        if entry.name == name:
+            return entry.load()()
+    raise KeyError(f"no backend is called `{name}` (there are: {', '.join(backend_names())})")

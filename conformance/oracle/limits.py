@@ -1,0 +1,165 @@
+"""From an exact value and a limit to the range of accepted codes.
+
+ulp(r) = 2 ** (clamp(floor(log2(abs(r))), emin, emax) - (p - 1)). Ranges never reach across zero: an
+error does not change the sign. An infinity is the first number beyond the largest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from reftile.conformance.oracle.answer import Answer, Limit
+from reftile.conformance.oracle.formats import (
+    Codes,
+    Format,
+    Mask,
+    codes,
+    join,
+    reduce_integer,
+    unbounded,
+)
+
+LongDouble = NDArray[np.longdouble]
+WIDE = int(np.finfo(np.longdouble).nmant) >= 63
+"""Whether long double has at least 64 significant bits here."""
+
+Dyadic = tuple[int, int]
+"""(m, e): m * 2**e."""
+
+Refine = Callable[[int], tuple[Dyadic, Dyadic]]
+"""`refine(digits)`: magnitudes between which the exact one lies, closer for more binary digits."""
+
+
+def fraction(value: Dyadic) -> Fraction:
+    """A dyadic number as a fraction."""
+    m, e = value
+    return Fraction(m << e) if e >= 0 else Fraction(m, 1 << -e)
+
+
+def magnitude_code(value: Fraction, f: Format, upwards: bool) -> int:
+    """The code of the nearest magnitude not below (above) a value of at least 0; at most that of infinity."""
+    beyond = f.max_code + 1
+    if value <= 0:
+        return 0
+    if value >= Fraction(2) ** (f.top_exponent + 2):
+        return beyond
+    exponent = value.numerator.bit_length() - value.denominator.bit_length()
+    scale = 66 - exponent
+    top = value.numerator << max(scale, 0)
+    bottom = value.denominator << max(-scale, 0)
+    m, rest = divmod(top, bottom)
+    m, shift, sticky = reduce_integer(m)
+    code, _ = unbounded(
+        np.array([False]),
+        codes([m]),
+        np.array([shift - scale], np.int64),
+        np.array([sticky or rest != 0]),
+        f,
+        "positive_inf" if upwards else "zero",
+    )
+    return min(int(code[0]), beyond)
+
+
+def unit(value: Fraction, f: Format) -> Fraction:
+    """ulp of a magnitude."""
+    if value == 0:
+        return Fraction(2) ** f.quantum
+    exponent = value.numerator.bit_length() - value.denominator.bit_length()
+    if value < Fraction(2) ** exponent:
+        exponent -= 1
+    clamped = min(max(exponent, f.least_exponent), f.top_exponent)
+    return Fraction(2) ** (clamped - f.mantissa_bits)
+
+
+def range_of(value: Fraction, f: Format, limit: Limit, index: int) -> tuple[int, int]:
+    """Magnitude codes accepted for an exact magnitude."""
+    far = Fraction(2) ** (f.top_exponent + 4)
+    value = min(value, far)
+    slack = Fraction(float(limit.ulp[index])) * unit(value, f)
+    if limit.absolute is not None:
+        slack = max(slack, Fraction(float(limit.absolute[index])))
+    if limit.relative is not None:
+        slack = max(slack, Fraction(float(limit.relative[index])) * value)
+    return magnitude_code(value - slack, f, True), magnitude_code(value + slack, f, False)
+
+
+def settle(refine: Refine, f: Format, limit: Limit, index: int) -> tuple[int, int]:
+    """Magnitude codes accepted for a value that can be had to any number of digits."""
+    digits = 96
+    while True:
+        below, above = refine(digits)
+        least = range_of(fraction(below), f, limit, index)
+        most = range_of(fraction(above), f, limit, index)
+        if least == most:
+            return least
+        if digits > 800:
+            # Undecided after so many digits: a range ends on a code, because the value is that short number.
+            return range_of(_short(below, above), f, limit, index)
+        digits *= 2
+
+
+def _short(below: Dyadic, above: Dyadic) -> Fraction:
+    """The number of few digits between two that agree in many."""
+    low, high = fraction(below), fraction(above)
+    middle = (low + high) / 2
+    exponent = middle.numerator.bit_length() - middle.denominator.bit_length()
+    scale = Fraction(2) ** (400 - exponent)
+    return Fraction(round(middle * scale)) / scale
+
+
+def answer_from(
+    dtype: str, f: Format, sign: Mask, low: list[int], high: list[int], limit: Limit
+) -> Answer:
+    """An answer from ranges of magnitude codes."""
+    least, most = codes(low), codes(high)
+    answer = Answer(
+        dtype,
+        join(sign, np.where(sign, most, least), f),
+        join(sign, np.where(sign, least, most), f),
+    )
+    answer.free = limit.anything
+    return answer
+
+
+def wide_ranges(
+    value: LongDouble, error: float, f: Format, limit: Limit
+) -> tuple[Codes, Codes, Mask]:
+    """(low, high, undecided) magnitude codes of values known up to a relative error, in long double."""
+    magnitude = np.abs(value)
+    ends: list[tuple[Codes, Codes]] = []
+    for factor in (
+        np.longdouble(1) - np.longdouble(error),
+        np.longdouble(1) + np.longdouble(error),
+    ):
+        exact = magnitude * factor
+        _, exponent = np.frexp(np.where(np.isfinite(exact) & (exact > 0), exact, 1))
+        clamped = np.clip(exponent.astype(np.int64) - 1, f.least_exponent, f.top_exponent)
+        clamped = np.where(np.isinf(exact), f.top_exponent, clamped)
+        clamped = np.where(exact == 0, f.least_exponent, clamped)
+        slack = limit.ulp * np.ldexp(np.longdouble(1), (clamped - f.mantissa_bits).astype(np.int32))
+        if limit.absolute is not None:
+            slack = np.maximum(slack, limit.absolute)
+        if limit.relative is not None:
+            slack = np.maximum(slack, np.where(np.isinf(exact), 0, limit.relative * exact))
+        low, high = np.maximum(exact - slack, 0), exact + slack
+        ends.append((_wide_codes(low, f, "positive_inf"), _wide_codes(high, f, "zero")))
+    (low, high), (low2, high2) = ends
+    return low, high, (low != low2) | (high != high2)
+
+
+def _wide_codes(value: LongDouble, f: Format, mode: str) -> Codes:
+    beyond = value >= np.ldexp(np.longdouble(1), f.top_exponent + 2)
+    part, exponent = np.frexp(np.where(beyond, 1, value))
+    m = np.ldexp(part, 64).astype(np.uint64)
+    code, _ = unbounded(
+        np.zeros(m.shape, bool),
+        m,
+        exponent.astype(np.int64) - 64,
+        np.zeros(m.shape, bool),
+        f,
+        mode,
+    )
+    return np.where(beyond, np.uint64(f.max_code + 1), np.minimum(code, np.uint64(f.max_code + 1)))

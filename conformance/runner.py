@@ -1,0 +1,346 @@
+"""Run cases on a backend and give a verdict on each.
+
+results = run_suites("interp", ["ops"], budget="wimpy")
+results.to_json()["summary"]
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from reftile.conformance.backend import Backend, Diagnosed, Unsupported, find_backend
+from reftile.conformance.cases import Budget, Buffer, Case, Program, from_memory
+from reftile.conformance.oracle.answer import Answer
+from reftile.conformance.oracle.formats import FORMATS, is_float, is_nan, key, to_float64
+from reftile.conformance.oracle.sums import Profile
+from reftile.conformance.suites.common import Settings
+from reftile.conformance.suites.registry import SUITES, make_cases
+from reftile.conformance.verdicts import BAD, Verdict, empty_counts
+
+from reftile.ir.ops import OPS
+
+Progress = Callable[[int, int, str], None]
+"""`progress(done, total, id)`; total is 0 while it is not known."""
+
+
+@dataclass
+class Result:
+    """The verdict on one case. worst: the largest distance of an element, in codes, from what is accepted."""
+
+    id: str
+    suite: str
+    op: str
+    dtype: str
+    verdict: Verdict
+    message: str = ""
+    seconds: float = 0.0
+    checked: int = 0
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "id": self.id,
+            "suite": self.suite,
+            "op": self.op,
+            "dtype": self.dtype,
+            "verdict": self.verdict.value,
+            "message": self.message,
+            "seconds": round(self.seconds, 6),
+            "checked": self.checked,
+            **self.data,
+        }
+
+
+@dataclass
+class Results:
+    """The verdicts of a run."""
+
+    backend: dict[str, Any]
+    budget: Budget
+    seed: int
+    results: list[Result] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def summary(self) -> dict[str, int]:
+        """How many cases came to each verdict, by its lower-case name."""
+        counts = empty_counts()
+        for result in self.results:
+            counts[result.verdict.value] += 1
+        return counts
+
+    def cells(self) -> dict[tuple[str, str], dict[str, int]]:
+        """Verdicts for each (operation, element type)."""
+        found: dict[tuple[str, str], dict[str, int]] = {}
+        for result in self.results:
+            counts = found.setdefault((result.op, result.dtype), empty_counts())
+            counts[result.verdict.value] += 1
+        return found
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing failed and something ran."""
+        return not any(r.verdict in BAD for r in self.results) and bool(self.results)
+
+    def unsupported_percentage(self) -> float:
+        """Of all cells, those of which at least one case is unsupported."""
+        cells = self.cells()
+        missing = sum(1 for counts in cells.values() if counts["unsupported"])
+        return 100.0 * missing / len(cells) if cells else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data: `summary`, `cells`, and every case that did not pass."""
+        return {
+            "kind": "reftile-conformance",
+            "backend": self.backend,
+            "budget": self.budget,
+            "seed": self.seed,
+            "seconds": round(self.seconds, 3),
+            "summary": self.summary(),
+            "ok": self.ok,
+            "unsupported_percentage": round(self.unsupported_percentage(), 2),
+            "cells": [
+                {"op": op, "dtype": dtype, **{k: v for k, v in counts.items() if v}}
+                for (op, dtype), counts in sorted(self.cells().items())
+            ],
+            "not_passed": [r.to_json() for r in self.results if r.verdict is not Verdict.PASS],
+        }
+
+
+@dataclass(frozen=True)
+class Waiver:
+    """A known failure: cases whose id matches `pattern` are expected to fail, for a reason with an id."""
+
+    pattern: str
+    reason: str
+    id: str
+
+
+def settings_for(backend: Backend, budget: Budget, seed: int) -> Settings:
+    """What a backend claims, as the makers of cases want it."""
+    claims: dict[tuple[str, str], float] = {}
+    for op, cls in OPS.items():
+        if cls.definition.accuracy in ("", "exact", "rounded", "dot", "reduce"):
+            continue
+        for dtype in ("f16", "bf16", "f32", "f64"):
+            claim = backend.accuracy(op, dtype)
+            if claim is not None:
+                claims[op, dtype] = claim
+    return Settings(budget, seed, claims, backend.info().accumulate.get("default", Profile()))
+
+
+def run_suites(
+    backend: str | Backend = "interp",
+    suites: Sequence[str] = (),
+    budget: Budget = "default",
+    filter: str = "",
+    *,
+    seed: int = 0,
+    waivers: Sequence[Waiver] = (),
+    time_limit: float | None = None,
+    progress: Progress | None = None,
+) -> Results:
+    """Run suites (all by default) on a backend.
+
+    filter: a regular expression that ids must contain. time_limit: seconds; cases left over are SKIP.
+
+    Raises:
+        KeyError: no such backend or suite.
+    """
+    implementation = find_backend(backend) if isinstance(backend, str) else backend
+    settings = settings_for(implementation, budget, seed)
+    cases = list(select_cases(settings, suites, filter))
+    return run_cases(implementation, cases, settings, waivers, time_limit, progress)
+
+
+def select_cases(
+    settings: Settings, suites: Sequence[str] = (), filter: str = ""
+) -> Iterator[Case]:
+    """The cases of suites whose ids contain a regular expression."""
+    wanted = re.compile(filter) if filter else None
+    for name in suites or tuple(SUITES):
+        for case in make_cases(name, settings):
+            if wanted is None or wanted.search(case.id):
+                yield case
+
+
+def run_cases(
+    backend: Backend,
+    cases: Sequence[Case],
+    settings: Settings,
+    waivers: Sequence[Waiver] = (),
+    time_limit: float | None = None,
+    progress: Progress | None = None,
+) -> Results:
+    """Run cases one after the other."""
+    info = backend.info()
+    described = {
+        "name": info.name,
+        "version": info.version,
+        "device": info.device,
+        "checks": info.checks,
+    }
+    results = Results(described, settings.budget, settings.seed)
+    start = time.perf_counter()
+    for i, case in enumerate(cases):
+        if progress is not None:
+            progress(i, len(cases), case.id)
+        if time_limit is not None and time.perf_counter() - start > time_limit:
+            skipped = Result(case.id, case.suite, case.op, case.dtype, Verdict.SKIP, "no time left")
+            results.results.append(skipped)
+            continue
+        results.results.append(_with_waiver(run_case(backend, case), waivers))
+    if progress is not None:
+        progress(len(cases), len(cases), "")
+    results.seconds = time.perf_counter() - start
+    return results
+
+
+def _with_waiver(result: Result, waivers: Iterable[Waiver]) -> Result:
+    for waiver in waivers:
+        if result.verdict is Verdict.FAIL and re.search(waiver.pattern, result.id):
+            result.verdict = Verdict.XFAIL
+            result.message = f"{waiver.id}: {waiver.reason} ({result.message})"
+    return result
+
+
+def run_case(backend: Backend, case: Case) -> Result:
+    """Run one case; one that fails runs once more, to tell a flaky result from a wrong one."""
+    start = time.perf_counter()
+    verdict, message, checked, data = _attempt(backend, case)
+    if verdict is Verdict.FAIL and _attempt(backend, case)[0] is Verdict.PASS:
+        verdict, message = Verdict.FLAKY, f"failed, then passed: {message}"
+    if verdict in BAD:
+        name = backend.info().name
+        message += f"\nto repeat: reftile conformance run --backend {name} --filter '^{case.id}$'"
+    seconds = time.perf_counter() - start
+    return Result(
+        case.id, case.suite, case.op, case.dtype, verdict, message, seconds, checked, data
+    )
+
+
+Attempt = tuple[Verdict, str, int, dict[str, Any]]
+
+
+def _attempt(backend: Backend, case: Case) -> Attempt:
+    for feature in (f"suite:{case.suite}", f"dtype:{case.dtype}", *case.needs):
+        answer = backend.supports(feature)
+        if answer is not True:
+            return Verdict.UNSUPPORTED, f"{feature}: {answer or 'not supported'}", 0, {}
+    try:
+        program = case.build()
+    except Exception:
+        return Verdict.ERROR, f"the case cannot be made:\n{traceback.format_exc()}", 0, {}
+    try:
+        executable = backend.compile(program.text, program.kernel)
+        found = backend.run(executable, program.grid, program.arguments)
+    except Unsupported as error:
+        return Verdict.UNSUPPORTED, str(error), 0, {}
+    except Diagnosed as error:
+        return _judge_diagnosis(program, error)
+    except Exception:
+        return Verdict.ERROR, f"{traceback.format_exc()}\n{program.text}", 0, {}
+    if program.rules:
+        rules = " or ".join(program.rules)
+        return (
+            Verdict.FAIL,
+            f"nothing was found, and {rules} should have been\n{program.text}",
+            0,
+            {},
+        )
+    return _judge_outputs(program, found, backend.info().flushes)
+
+
+def _judge_diagnosis(program: Program, error: Diagnosed) -> Attempt:
+    if any(rule in program.rules for rule in error.rules):
+        return Verdict.PASS, "", 1, {"rules": list(error.rules)}
+    wanted = " or ".join(program.rules) if program.rules else "no diagnosis"
+    message = f"expected {wanted}, found {', '.join(error.rules)}: {error}\n{program.text}"
+    return Verdict.FAIL, message, 0, {"rules": list(error.rules)}
+
+
+def _judge_outputs(
+    program: Program, found: Mapping[str, np.ndarray], flushes: Sequence[str]
+) -> Attempt:
+    checked = program.checked
+    for name, answer in program.answers.items():
+        if name not in found:
+            return Verdict.ERROR, f"the backend returned no buffer `{name}`", 0, {}
+        bits = from_memory(found[name], answer.dtype, answer.size)
+        bad = answer.wrong(bits)
+        if answer.dtype in flushes and is_float(answer.dtype):
+            bad &= ~_is_flushed(answer, bits)
+        if bad.any():
+            message, data = describe(program, name, answer, bits, bad)
+            return Verdict.FAIL, message, checked, data
+    if checked == 0 and program.answers:
+        return Verdict.VACUOUS, "no element has an expected value", 0, {}
+    return Verdict.PASS, "", max(checked, 1), {}
+
+
+def _is_flushed(answer: Answer, bits: np.ndarray) -> np.ndarray:
+    """Elements that are zeros where a subnormal number is accepted: allowed where a type is flushed."""
+    f = FORMATS[answer.dtype]
+    least = np.uint64(1 << f.mantissa_bits)
+    magnitude = np.uint64((1 << (f.width - 1)) - 1)
+    small = np.minimum(answer.low.reshape(-1) & magnitude, answer.high.reshape(-1) & magnitude)
+    return ((bits & magnitude) == 0) & (small < least)
+
+
+def describe(
+    program: Program, name: str, answer: Answer, bits: np.ndarray, bad: np.ndarray
+) -> tuple[str, dict[str, Any]]:
+    """What is wrong: the first bad element, its inputs, how far off it is, and the program."""
+    i = int(np.argmax(bad))
+    low, high = answer.low.reshape(-1), answer.high.reshape(-1)
+    accepted = element_text(int(low[i]), answer.dtype)
+    if low[i] != high[i]:
+        accepted += f" to {element_text(int(high[i]), answer.dtype)}"
+    lines = [
+        f"{int(bad.sum())} of {bits.size} elements of `{name}` are wrong; the first is element {i}:",
+        f"  found    {element_text(int(bits[i]), answer.dtype)}",
+        f"  accepted {accepted}",
+    ]
+    worst = worst_distance(answer, bits, bad)
+    if worst is not None:
+        lines.append(f"  the furthest lies {worst} steps outside what is accepted")
+    for argument in program.arguments:
+        if (
+            isinstance(argument, Buffer)
+            and not argument.written
+            and argument.bits.size == bits.size
+        ):
+            lines.append(
+                f"  {argument.name} = {element_text(int(argument.bits[i]), argument.dtype)}"
+            )
+    lines.append(program.text)
+    return "\n".join(lines), {"wrong": int(bad.sum()), "first": i, "steps": worst}
+
+
+def worst_distance(answer: Answer, bits: np.ndarray, bad: np.ndarray) -> int | None:
+    """How many numbers lie between the furthest wrong element and what is accepted."""
+    if not is_float(answer.dtype):
+        return None
+    f = FORMATS[answer.dtype]
+    low, high = answer.low.reshape(-1), answer.high.reshape(-1)
+    comparable = bad & ~is_nan(bits, f) & ~is_nan(low, f)
+    if not comparable.any():
+        return None
+    found = key(bits, f)[comparable].astype(object)
+    below = key(low, f)[comparable].astype(object) - found
+    above = found - key(high, f)[comparable].astype(object)
+    return int(max(np.max(below), np.max(above)))
+
+
+def element_text(code: int, dtype: str) -> str:
+    """An element as a number and as bits."""
+    if not is_float(dtype):
+        return f"{code} (0x{code:x})"
+    value = to_float64(np.array([code], np.uint64), FORMATS[dtype])[0]
+    return f"{value!r} (0x{code:x})".replace("np.float64", "")

@@ -1,0 +1,1 @@
+"""The suites: each module makes cases."""

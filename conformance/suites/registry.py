@@ -1,0 +1,25 @@
+"""The suites by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from reftile.conformance.cases import Case
+from reftile.conformance.suites import elementwise
+from reftile.conformance.suites.common import Settings
+
+Maker = Callable[[Settings], Iterator[Case]]
+
+SUITES: Mapping[str, tuple[Maker, ...]] = {
+    "ops": (elementwise.cases,),
+}
+
+
+def make_cases(suite: str, settings: Settings) -> Iterator[Case]:
+    """The cases of a suite.
+
+    Raises:
+        KeyError: there is no such suite.
+    """
+    for maker in SUITES[suite]:
+        yield from maker(settings)
