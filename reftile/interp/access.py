@@ -226,7 +226,16 @@ def gather(parts: Sequence[Run | Places], access: Access, padding: Array | float
     return Tile(data.reshape(access.shape), bad)
 
 
-def scatter(parts: Sequence[Run | Places], access: Access, value: Tile) -> None:
+def shuffled(block: Block, places: Places) -> Places:
+    """The places in the order in which the schedule lets their elements be done."""
+    random = block.launch.random
+    if random is None or places.nibble is not None:
+        return places
+    order = np.array(random.sample(range(places.offsets.size), places.offsets.size), np.int64)
+    return Places(places.buffer, places.offsets[order], places.where[order], places.size_bytes)
+
+
+def scatter(block: Block, parts: Sequence[Run | Places], access: Access, value: Tile) -> None:
     """Write a tile to its parts."""
     flat = np.broadcast_to(value.data, access.shape).reshape(-1)
     poison = None
@@ -236,8 +245,9 @@ def scatter(parts: Sequence[Run | Places], access: Access, value: Tile) -> None:
         if isinstance(part, Run):
             write_run(part, access.dtype, flat, poison)
         else:
-            bad = None if poison is None else poison[part.where]
-            write_places(part, access.dtype, flat[part.where], bad)
+            places = shuffled(block, part)
+            bad = None if poison is None else poison[places.where]
+            write_places(places, access.dtype, flat[places.where], bad)
 
 
 # Elements by views

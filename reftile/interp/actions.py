@@ -187,7 +187,7 @@ def _make_store_ptr(op: Op, plan: Plan) -> Apply:
         parts = parts_of(block, access, destination, mask)
         for part in parts:
             touch(block, access, event, part, False)
-        scatter(parts, access, value)
+        scatter(block, parts, access, value)
         _publish(block, event, parts)
         return (access.end(block, event),)
 
@@ -274,7 +274,7 @@ def _make_store_view(op: Op, plan: Plan) -> Apply:
             parts = parts_of_view(block, access, view, index)
             for places in parts:
                 touch(block, access, event, places, False)
-            scatter(parts, access, tile)
+            scatter(block, parts, access, tile)
             _publish(block, event, parts)
             return (access.end(block, event),)
         touch_window(block, access, event, view, part, False)

@@ -22,6 +22,7 @@ from reftile.interp.access import (
     parts_of_view,
     pointee,
     raise_race,
+    shuffled,
     touch,
 )
 from reftile.interp.machine import Block
@@ -114,7 +115,7 @@ def update(
     old_bad = np.ones(access.size, np.bool_)
     for part in parts:
         touch(block, access, event, part, True)
-        all_places = _as_places(part)
+        all_places = shuffled(block, _as_places(part))
         for chosen in rounds(all_places.offsets):
             places = _subset(all_places, chosen)
             before, poison = read_places(places, access.dtype)
@@ -183,7 +184,7 @@ def _make_cas(op: Op, plan: Plan) -> Apply:
         event = access.begin(block, token)
         old, old_bad = (a if a is None else a.copy() for a in _flat(expected, access.shape))
         for part in parts_of(block, access, pointers, mask):
-            places = _as_places(part)
+            places = shuffled(block, _as_places(part))
             check_rights(block, access, places.buffer, True)
             block.launch.waits[block.linear] = op, places.buffer, int(places.offsets[0])
             if event.acquires and places.buffer.released:

@@ -7,6 +7,7 @@ the address. Failed assertions are collected and raised when the launch is over.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from random import Random
 
 import numpy as np
 
@@ -46,6 +47,7 @@ def run_checked(
         for linear in range(total):
             yield Block(launch, linear, list(template), deferred)
 
+    launch.random = Random(seed) if schedule == "topo" else None
     if schedule == "program":
         run_program(launch, blocks(False), finished)
     elif schedule == "topo":

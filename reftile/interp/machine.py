@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from random import Random
 from typing import Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
@@ -83,6 +84,7 @@ class Launch:
     version: counts changes of memory, so that a spin can tell whether looking again makes sense.
     waits: by block, the last strong read: what a block that spins is waiting for.
     ready: instances of memory operations that may run (deferred execution only).
+    random: in which order the elements of one operation are done; None is the order of the tile.
     """
 
     plan: Plan
@@ -98,6 +100,7 @@ class Launch:
         default_factory=dict[int, tuple[Op, Buffer, int]]
     )
     ready: list[Instance] = field(default_factory=list[Instance])
+    random: Random | None = None
     current: Block | None = None
     done: int = 0
 

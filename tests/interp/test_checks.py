@@ -479,3 +479,133 @@ def test_compare_and_swap_lets_one_element_through() -> None:
     run(module, 1, [cell, out])
     assert cell[0] == 5
     assert out.tolist() == [0, 5, 5, 5]
+
+
+def test_a_view_may_be_larger_than_its_buffer_but_not_what_is_accessed() -> None:
+    body = (
+        vector("p", "64", 8)
+        + """
+    %v, %t = load_view_tko %p_v, [%bx] {ordering = weak} : tile<8xf32>, token"""
+    )
+    module = program("%p: tile<ptr<f32>>", body)
+    run(module, 2, [zeros(16)])
+    found = violation(module, 2, [zeros(12)])
+    assert found.rule == "memory.out_of_bounds"
+    assert found.data["element"] == (4,)
+    assert found.data["block"] == (1, 0, 0)
+
+
+def test_a_view_of_misaligned_memory_cannot_be_accessed() -> None:
+    body = (
+        """
+    %a = ptr_to_int %p : tile<i64>
+    %two = constant {value = 2} : tile<i64>
+    %b = addi %a, %two : tile<i64>
+    %q = int_to_ptr %b : tile<ptr<f32>>
+    """
+        + vector("q", "4", 4)
+        + """
+    %v, %t = load_view_tko %q_v, [%bx] {ordering = weak} : tile<4xf32>, token"""
+    )
+    assert violation(program("%p: tile<ptr<f32>>", body), 1, [zeros(8)]).rule == "memory.misaligned"
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_memory_of_a_block_is_its_own_unless_shared(shared: bool) -> None:
+    body = f"""
+    %first = cmpi %bx, %zero {{predicate = equal, signedness = signed}} : tile<i1>
+    %slot = ptr_to_ptr %p : tile<ptr<i64>>
+    if %first then {{
+      %a = alloca {{num_elem = 1, alignment = 4{", shared" if shared else ""}}} : tile<ptr<i32>>
+      %w = store_ptr_tko %a, %one {{ordering = weak}} : token
+      %n = ptr_to_int %a : tile<i64>
+      %t = store_ptr_tko %slot, %n, token=%w {{ordering = release, scope = device}} : token
+      %end = loop %t : token body(%c: token) {{
+        %m, %u = load_ptr_tko %slot, token=%c {{
+          ordering = acquire, scope = device}} : tile<i64>, token
+        %same = cmpi %m, %n {{predicate = equal, signedness = signed}} : tile<i1>
+        if %same then {{
+          continue %u
+        }}
+        break %u
+      }}
+      yield
+    }} otherwise {{
+      %m, %u = load_ptr_tko %slot {{ordering = acquire, scope = device}} : tile<i64>, token
+      %a = int_to_ptr %m : tile<ptr<i32>>
+      %v, %x = load_ptr_tko %a, token=%u {{ordering = weak}} : tile<i32>, token
+      %zero64 = constant {{value = 0}} : tile<i64>
+      %t = store_ptr_tko %slot, %zero64, token=%x {{ordering = release, scope = device}} : token
+      yield
+    }}"""
+    module = program("%p: tile<ptr<i32>>", body, 'progress = "cooperative"')
+    if shared:
+        run(module, 2, [zeros(2, np.int32)])
+    else:
+        assert violation(module, 2, [zeros(2, np.int32)]).rule == "access.private"
+
+
+def test_a_loop_that_never_ends_is_an_error() -> None:
+    module = program("", "loop body() {\ncontinue\n}")
+    assert violation(module, 1, []).rule == "loop.endless"
+
+
+def test_multicast_operations_are_refused_by_name() -> None:
+    body = (
+        vector("p", "8", 8)
+        + """
+    %v, %t = multimem_load_reduce_view_tko %p_v, [%bx] {
+      ordering = weak, reduction = add} : tile<8xf32>, token"""
+    )
+    found = violation(program("%p: tile<ptr<f32>>", body), 1, [zeros(8)])
+    assert found.rule == "multimem_load_reduce_view_tko.unsupported"
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        ([], "takes 2 arguments"),
+        ([zeros(4), 1.5], "does not fit %n: i32"),
+        ([zeros(4), 1 << 33], "does not fit %n: i32"),
+        ([zeros(4), zeros(3)], "found an array of shape (3,)"),
+        ([zeros(4, np.int32), 1], "needs elements of f32, found i32"),
+        ([3, 1], "takes an array"),
+        ([zeros(4, np.complex64), 1], "complex64"),
+        ([zeros(8)[::-1], 1], "negative"),
+    ],
+)
+def test_arguments_must_fit(args: list[Any], text: str) -> None:
+    found = violation(program("%p: tile<ptr<f32>>, %n: tile<i32>", ""), 1, args)
+    assert found.rule == "launch.arguments"
+    assert text in found.message
+
+
+def test_grids_and_names_must_fit() -> None:
+    module = program("", "")
+    assert violation(module, 0, []).rule == "launch.grid"
+    assert violation(module, (1, 1, 1, 1), []).rule == "launch.grid"
+    assert violation(module, 1, [], name="other").rule == "launch.kernel"
+
+
+def test_unsigned_and_signed_counters_end_at_their_limits() -> None:
+    body = """
+    %low = constant {value = 125} : tile<i8>
+    %high = constant {value = -2} : tile<i8>
+    %two = constant {value = 2} : tile<i8>
+    %n = for %low, %high, %two, [%zero] {unsigned_cmp} : tile<i32> body(
+        %i: tile<i8>, %a: tile<i32>) {
+      %b = addi %a, %one : tile<i32>
+      continue %b
+    }
+    %top = constant {value = 127} : tile<i8>
+    %m = for %low, %top, %two, [%zero] : tile<i32> body(%i: tile<i8>, %a: tile<i32>) {
+      %b = addi %a, %one : tile<i32>
+      continue %b
+    }
+    %p1 = offset %p, %one : tile<ptr<i32>>
+    %t = store_ptr_tko %p, %n {ordering = weak} : token
+    %u = store_ptr_tko %p1, %m {ordering = weak} : token"""
+    for check in (True, False):
+        out = zeros(2, np.int32)
+        run(program("%p: tile<ptr<i32>>", body), 1, [out], check=check)
+        assert out.tolist() == [65, 1]

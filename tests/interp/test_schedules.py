@@ -101,6 +101,23 @@ def test_iterations_of_a_loop_run_in_any_order() -> None:
     assert len(last) > 2
 
 
+def test_elements_at_one_address_are_done_in_any_order() -> None:
+    body = """
+    %p1 = reshape %p : tile<1xptr<i32>>
+    %ps = broadcast %p1 : tile<4xptr<i32>>
+    %new = constant {value = [1, 2, 3, 4]} : tile<4xi32>
+    %t = store_ptr_tko %ps, %new {ordering = relaxed, scope = tl_blk} : token
+    %old, %u = atomic_rmw_tko %ps, %new, token=%t {
+      ordering = relaxed, scope = device, mode = xchg} : tile<4xi32>, token"""
+    module = program("%p: tile<ptr<i32>>", body)
+    last: set[int] = set()
+    for seed in range(30):
+        out = zeros(1, np.int32)
+        run(module, 1, [out], schedule="topo", seed=seed)
+        last.add(int(out[0]))
+    assert last == {1, 2, 3, 4}
+
+
 def test_the_same_seed_gives_the_same_run() -> None:
     module, _ = unordered_relaxed()
     body = """
