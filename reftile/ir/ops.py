@@ -39,7 +39,12 @@ class AtomicRmwTko(Op):
         levels=("tile", "pipe"),
         effects="atomic",
         poison="memory",
-        tile_ir={"name": "atomic_rmw_tko", "code": 8, "since": "13.1"},
+        tile_ir={
+            "name": "atomic_rmw_tko",
+            "code": 8,
+            "since": "13.1",
+            "names": {"ordering": "memory_ordering_semantics", "scope": "memory_scope"},
+        },
     )
 
     @property
@@ -97,7 +102,12 @@ class AtomicCasTko(Op):
         levels=("tile", "pipe"),
         effects="atomic",
         poison="memory",
-        tile_ir={"name": "atomic_cas_tko", "code": 7, "since": "13.1"},
+        tile_ir={
+            "name": "atomic_cas_tko",
+            "code": 7,
+            "since": "13.1",
+            "names": {"ordering": "memory_ordering_semantics", "scope": "memory_scope"},
+        },
     )
 
     @property
@@ -185,6 +195,7 @@ class AtomicRedViewTko(Op):
             "code": 117,
             "since": "13.3",
             "arguments": {"inbounds": "13.5"},
+            "names": {"ordering": "memory_ordering_semantics", "scope": "memory_scope"},
         },
     )
 
@@ -236,7 +247,12 @@ class GetTileBlockId(Op):
         results_text="x: tile[; i32], y: tile[; i32], z: tile[; i32]",
         levels=("tile", "pipe", "simt"),
         poison="none",
-        tile_ir={"name": "get_tile_block_id", "code": 48, "since": "13.1"},
+        tile_ir={
+            "name": "get_tile_block_id",
+            "code": 48,
+            "since": "13.1",
+            "names": {"x": "blockId_x", "y": "blockId_y", "z": "blockId_z"},
+        },
     )
 
     @property
@@ -263,7 +279,12 @@ class GetNumTileBlocks(Op):
         results_text="x: tile[; i32], y: tile[; i32], z: tile[; i32]",
         levels=("tile", "pipe", "simt"),
         poison="none",
-        tile_ir={"name": "get_num_tile_blocks", "code": 46, "since": "13.1"},
+        tile_ir={
+            "name": "get_num_tile_blocks",
+            "code": 46,
+            "since": "13.1",
+            "names": {"x": "gridSize_x", "y": "gridSize_y", "z": "gridSize_z"},
+        },
     )
 
     @property
@@ -354,7 +375,19 @@ class For(Op):
         effects="control",
         traits=("loop",),
         poison="control",
-        tile_ir={"name": "for", "code": 41, "since": "13.1", "arguments": {"unsigned_cmp": "13.2"}},
+        tile_ir={
+            "name": "for",
+            "code": 41,
+            "since": "13.1",
+            "arguments": {"unsigned_cmp": "13.2"},
+            "names": {
+                "lower": "lowerBound",
+                "upper": "upperBound",
+                "init": "initValues",
+                "unsigned_cmp": "unsignedCmp",
+                "outputs": "resultValues",
+            },
+        },
     )
 
     @property
@@ -409,7 +442,12 @@ class Loop(Op):
         effects="control",
         traits=("loop",),
         poison="control",
-        tile_ir={"name": "loop", "code": 65, "since": "13.1"},
+        tile_ir={
+            "name": "loop",
+            "code": 65,
+            "since": "13.1",
+            "names": {"init": "initValues", "outputs": "resultValues"},
+        },
     )
 
     @property
@@ -438,7 +476,7 @@ class Break(Op):
         effects="control",
         traits=("terminator",),
         poison="control",
-        tile_ir={"name": "break", "code": 10, "since": "13.1"},
+        tile_ir={"name": "break", "code": 10, "since": "13.1", "names": {"values": "operands"}},
     )
 
     @property
@@ -459,7 +497,7 @@ class Continue(Op):
         effects="control",
         traits=("terminator",),
         poison="control",
-        tile_ir={"name": "continue", "code": 17, "since": "13.1"},
+        tile_ir={"name": "continue", "code": 17, "since": "13.1", "names": {"values": "operands"}},
     )
 
     @property
@@ -490,7 +528,7 @@ class If(Op):
         effects="control",
         traits=("transparent",),
         poison="control",
-        tile_ir={"name": "if", "code": 50, "since": "13.1"},
+        tile_ir={"name": "if", "code": 50, "since": "13.1", "names": {"outputs": "results"}},
     )
 
     @property
@@ -523,7 +561,7 @@ class Yield(Op):
         effects="control",
         traits=("terminator",),
         poison="control",
-        tile_ir={"name": "yield", "code": 109, "since": "13.1"},
+        tile_ir={"name": "yield", "code": 109, "since": "13.1", "names": {"values": "operands"}},
     )
 
     @property
@@ -1257,7 +1295,19 @@ class Assume(Op):
         ),
         levels=("tile", "pipe", "simt"),
         poison="elementwise",
-        tile_ir={"name": "assume", "code": 6, "since": "13.1"},
+        tile_ir={
+            "name": "assume",
+            "code": 6,
+            "since": "13.1",
+            "names": {
+                "div_by": "predicate",
+                "every": "predicate",
+                "along": "predicate",
+                "same_elements": "predicate",
+                "at_least": "predicate",
+                "at_most": "predicate",
+            },
+        },
     )
 
     @property
@@ -1335,6 +1385,7 @@ class PrintTko(Op):
             "code": 85,
             "since": "13.1",
             "arguments": {"token": "13.2", "result_token": "13.2"},
+            "names": {"format": "str"},
         },
     )
 
@@ -3589,7 +3640,17 @@ class LoadPtrTko(Op):
         levels=("tile", "pipe"),
         effects="read",
         poison="memory",
-        tile_ir={"name": "load_ptr_tko", "code": 61, "since": "13.1"},
+        tile_ir={
+            "name": "load_ptr_tko",
+            "code": 61,
+            "since": "13.1",
+            "names": {
+                "ordering": "memory_ordering_semantics",
+                "scope": "memory_scope",
+                "hints": "optimization_hints",
+                "padding_value": "paddingValue",
+            },
+        },
     )
 
     @property
@@ -3671,7 +3732,16 @@ class StorePtrTko(Op):
         levels=("tile", "pipe"),
         effects="write",
         poison="memory",
-        tile_ir={"name": "store_ptr_tko", "code": 101, "since": "13.1"},
+        tile_ir={
+            "name": "store_ptr_tko",
+            "code": 101,
+            "since": "13.1",
+            "names": {
+                "ordering": "memory_ordering_semantics",
+                "scope": "memory_scope",
+                "hints": "optimization_hints",
+            },
+        },
     )
 
     @property
@@ -3751,6 +3821,11 @@ class LoadViewTko(Op):
             "code": 62,
             "since": "13.1",
             "arguments": {"inbounds": "13.4"},
+            "names": {
+                "ordering": "memory_ordering_semantics",
+                "scope": "memory_scope",
+                "hints": "optimization_hints",
+            },
         },
     )
 
@@ -3836,6 +3911,11 @@ class StoreViewTko(Op):
             "code": 102,
             "since": "13.1",
             "arguments": {"inbounds": "13.4"},
+            "names": {
+                "ordering": "memory_ordering_semantics",
+                "scope": "memory_scope",
+                "hints": "optimization_hints",
+            },
         },
     )
 
@@ -3943,7 +4023,7 @@ class Alloca(Op):
         levels=("tile", "pipe"),
         effects="allocate",
         poison="none",
-        tile_ir={"name": "alloca", "code": 113, "since": "13.3"},
+        tile_ir={"name": "alloca", "code": 113, "since": "13.3", "names": {"shared": "global"}},
     )
 
     @property
@@ -3985,7 +4065,12 @@ class MultimemLoadReduceViewTko(Op):
         ),
         effects="read",
         poison="memory",
-        tile_ir={"name": "multimem_load_reduce_view_tko", "code": 123, "since": "13.5"},
+        tile_ir={
+            "name": "multimem_load_reduce_view_tko",
+            "code": 123,
+            "since": "13.5",
+            "names": {"ordering": "memory_ordering_semantics", "scope": "memory_scope"},
+        },
         targets=("sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103", "sm_103a"),
     )
 
@@ -4040,7 +4125,12 @@ class MultimemReduceViewTko(Op):
         where={"ordering": ("relaxed", "release")},
         effects="atomic",
         poison="memory",
-        tile_ir={"name": "multimem_reduce_view_tko", "code": 124, "since": "13.5"},
+        tile_ir={
+            "name": "multimem_reduce_view_tko",
+            "code": 124,
+            "since": "13.5",
+            "names": {"ordering": "memory_ordering_semantics", "scope": "memory_scope"},
+        },
         targets=("sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103", "sm_103a"),
     )
 
@@ -4103,7 +4193,12 @@ class MultimemStoreViewTko(Op):
         ),
         effects="write",
         poison="memory",
-        tile_ir={"name": "multimem_store_view_tko", "code": 125, "since": "13.5"},
+        tile_ir={
+            "name": "multimem_store_view_tko",
+            "code": 125,
+            "since": "13.5",
+            "names": {"ordering": "memory_ordering_semantics", "scope": "memory_scope"},
+        },
         targets=("sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103", "sm_103a"),
     )
 
@@ -4168,6 +4263,7 @@ class Global(Op):
             "code": 49,
             "since": "13.1",
             "arguments": {"constant": "13.3", "visibility": "13.3"},
+            "names": {"symbol": "sym_name", "visibility": "symbol_visibility"},
         },
     )
 
@@ -4225,7 +4321,7 @@ class GetGlobal(Op):
         },
         levels=("tile", "pipe", "simt"),
         poison="none",
-        tile_ir={"name": "get_global", "code": 44, "since": "13.1"},
+        tile_ir={"name": "get_global", "code": 44, "since": "13.1", "names": {"symbol": "name"}},
     )
 
     @property
@@ -7511,7 +7607,12 @@ class MakeTensorView(Op):
         ),
         levels=("tile", "pipe"),
         poison="address",
-        tile_ir={"name": "make_tensor_view", "code": 67, "since": "13.1"},
+        tile_ir={
+            "name": "make_tensor_view",
+            "code": 67,
+            "since": "13.1",
+            "names": {"dynamic_shape": "dynamicShape", "dynamic_strides": "dynamicStrides"},
+        },
     )
 
     @property
@@ -7676,7 +7777,12 @@ class GetIndexSpaceShape(Op):
         ),
         levels=("tile", "pipe"),
         poison="none",
-        tile_ir={"name": "get_index_space_shape", "code": 45, "since": "13.1"},
+        tile_ir={
+            "name": "get_index_space_shape",
+            "code": 45,
+            "since": "13.1",
+            "names": {"extents": "result"},
+        },
     )
 
     @property
@@ -7708,7 +7814,12 @@ class GetTensorShape(Op):
         ),
         levels=("tile", "pipe"),
         poison="none",
-        tile_ir={"name": "get_tensor_shape", "code": 47, "since": "13.1"},
+        tile_ir={
+            "name": "get_tensor_shape",
+            "code": 47,
+            "since": "13.1",
+            "names": {"extents": "result"},
+        },
     )
 
     @property
