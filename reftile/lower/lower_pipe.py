@@ -141,9 +141,26 @@ _HANDLERS: dict[str, Handler] = {
 }
 
 
+def _prefetch_maps(context: Context) -> None:
+    """Let the thread that makes the barriers fetch the descriptions first."""
+    first = next((op for op in context.entry.ops if isinstance(op, ops.If)), None)
+    if first is None or not context.maps:
+        return
+    fetches = Block()
+    context.inside(
+        fetches,
+        lambda: [context.emit(ops.PrefetchTensorMap, (m,)) for m in context.maps.values()] and None,
+    )
+    block = first.then.block
+    block.ops[:0] = fetches.ops
+    for op in fetches.ops:
+        op.parent = block
+
+
 def _finish(context: Context, shared_bytes: int) -> Kernel:
     """Drop parameters that no thread reads, add the descriptions, make the kernel."""
     source, block = context.source, context.entry
+    _prefetch_maps(context)
     used = {v for op in block.walk() for v in op.operands}
     arguments: list[Value] = []
     attributes: list[dict[str, Attribute]] = []

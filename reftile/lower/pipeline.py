@@ -1,0 +1,59 @@
+"""The one list of passes, and `lower`: a `pipe` kernel to PTX and the host's plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reftile.ir.core import Kernel
+from reftile.ir.diagnostics import fail
+from reftile.ir.passes import Pass, PassReport, run_passes
+from reftile.lower.assign_layouts import assign_layouts
+from reftile.lower.derive_barriers import derive_barriers
+from reftile.lower.host import HostPlan, host_plan
+from reftile.lower.lower_pipe import lower_pipe
+from reftile.lower.ptx.assemble import Report, assemble
+from reftile.lower.ptx.emit import emit_ptx
+from reftile.lower.unroll_loops import unroll_loops
+
+PIPE_TO_SIMT: tuple[Pass, ...] = (unroll_loops, assign_layouts, derive_barriers, lower_pipe)
+"""From `pipe` to `simt`, in order; each docstring says what it needs and leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A kernel for a device.
+
+    ptx: the text. host: how to launch it. passes: what each pass did, with its text if that was kept.
+    code, assembly: the machine code and what ptxas says of it, if it was assembled.
+    """
+
+    ptx: str
+    host: HostPlan
+    passes: PassReport
+    code: bytes | None = None
+    assembly: Report | None = None
+
+
+def lower(
+    kernel: Kernel, target: str, assembled: bool = False, keep_text: bool = False
+) -> Lowered:
+    """Lower a `pipe` kernel. The kernel is changed: it ends up where the first passes leave it.
+
+    target: what the kernel says it is for, such as "sm_90a".
+
+    Raises:
+        ReftileError: the kernel is for another target, or uses what is not lowered yet.
+        Bug: a pass left something wrong, or ptxas objects.
+    """
+    if kernel.level != "pipe" or kernel.attributes.get("target") != target:
+        found = kernel.attributes.get("target", "no target")
+        message = f"a pipe kernel for {target} is needed, found {kernel.level} for {found}"
+        raise fail("lower.target", message, kernel.span)
+    arguments = tuple(a.name for a in kernel.arguments)
+    report = run_passes(kernel, PIPE_TO_SIMT, target, keep_text)
+    ptx = emit_ptx(report.kernel)
+    host = host_plan(report.kernel, arguments)
+    if not assembled:
+        return Lowered(ptx, host, report)
+    code, assembly = assemble(ptx, target)
+    return Lowered(ptx, host, report, code, assembly)

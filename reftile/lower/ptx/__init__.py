@@ -1,0 +1,1 @@
+"""PTX: tables, printing, assembly."""

@@ -1,0 +1,358 @@
+"""Print a `simt` kernel as PTX.
+
+Control flow is structured: loops test at their end, behind one test before the first iteration; small branches
+become predicates. Elementwise operations take rows of the table; all others have a function in
+`shapes`, `memory` or `products`.
+
+Source: PTX ISA 9.2. Directives of the header are those of `.version 8.6`, which drivers from CUDA 12.7 on read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reftile.ir import ops
+from reftile.ir.core import Block, Kernel, Op, Value
+from reftile.ir.types import PointerType, TensorMapType, TileType
+from reftile.lower.ptx.memory import MEMORY
+from reftile.lower.ptx.products import PRODUCTS
+from reftile.lower.ptx.shapes import SHAPES, emit_reduce
+from reftile.lower.ptx.storage import assign_storage
+from reftile.lower.ptx.table import choose, names_of, register_kind
+from reftile.lower.ptx.threads import PREDICABLE, THREADS
+from reftile.lower.ptx.writer import Element, Held, Shifted, Writer, is_pairs, tile_of
+
+Printer = Callable[[Writer, Op], None]
+LARGEST_PREDICATED = 8
+"""Instructions of a branch at most that become predicated instead."""
+
+
+def emit_ptx(kernel: Kernel) -> str:
+    """Return the text of a module with the kernel as its entry."""
+    writer = Writer(assign_storage(kernel))
+    parameters = _enter(writer, kernel)
+    _block(writer, kernel.body.block)
+    return "\n".join(
+        (
+            ".version 8.6",
+            f".target {kernel.attributes['target']}",
+            ".address_size 64",
+            ".extern .shared .align 1024 .b8 shared_memory[];",
+            "",
+            f".visible .entry {kernel.name}(",
+            ",\n".join(parameters),
+            ")",
+            *_limits(kernel),
+            "{",
+            *writer.declarations(),
+            *writer.lines,
+            "}",
+            "",
+        )
+    )
+
+
+def _limits(kernel: Kernel) -> list[str]:
+    warps = kernel.attributes["warps"]
+    assert isinstance(warps, int)
+    limits = [f".reqntid {32 * warps}, 1, 1"]
+    cluster = kernel.attributes.get("cluster", (1,))
+    assert isinstance(cluster, tuple)
+    extents = (*cluster, 1, 1)[:3]
+    if extents != (1, 1, 1):
+        limits.append(f".reqnctapercluster {', '.join(map(str, extents))}")
+    return limits
+
+
+def _enter(writer: Writer, kernel: Kernel) -> list[str]:
+    parameters: list[str] = []
+    for value in kernel.arguments:
+        name = f"p_{value.name}"
+        if isinstance(value.type, TensorMapType):
+            parameters.append(f"  .param .align 64 .b8 {name}[128]")
+            register = writer.register("b64", value.name)
+            writer.line(f"mov.b64 {register}, {name};")
+            writer.line(f"cvta.param.u64 {register}, {register};")
+            writer.held[value] = Held([register])
+            continue
+        assert isinstance(value.type, TileType)
+        kind = register_kind(value.type.element)
+        size = {"b64": "u64", "b32": "u32", "f32": "f32", "f64": "f64", "b16": "u16"}[kind]
+        parameters.append(f"  .param .{size} {name}")
+        (register,) = writer.result(value)
+        writer.line(f"ld.param.{size} {register}, [{name}];")
+        if isinstance(value.type.element, PointerType):
+            writer.line(f"cvta.to.global.u64 {register}, {register};")
+    return parameters
+
+
+def _block(writer: Writer, block: Block) -> None:
+    for op in block.ops:
+        _op(writer, op)
+
+
+def _op(writer: Writer, op: Op) -> None:
+    printer = _PRINTERS.get(op.name)
+    if printer is not None:
+        printer(writer, op)
+    elif op.definition.poison in ("elementwise", "select"):
+        _elementwise(writer, op)
+    else:
+        raise writer.unsupported(op.results[0] if op.results else op.operands[0], f"`{op.name}`")
+
+
+# Elementwise
+
+
+def _elementwise(writer: Writer, op: Op) -> None:
+    if _sum_later(writer, op):
+        return
+    names = names_of(op)
+    row = choose(op, names)
+    result = op.results[0]
+    if row is None or is_pairs(result) != row.pair:
+        raise writer.unsupported(result, f"`{op.name}` on these types")
+    ports = [p.name for p in op.definition.operands]
+    operands = [writer.elements(v) for v in op.operands]
+    targets = writer.result(result)
+    template = row.text
+    temporary = [t for t in _TEMPORARIES if f"{{{t}}}" in template]
+    fixed = {k: v for k, v in names.items() if isinstance(v, (str, int))}
+    for i, target in enumerate(targets):
+        for name in temporary:
+            fixed[name] = writer.register(name.split("_")[1], "t")
+        if row.pair:
+            for port, elements in zip(ports, operands, strict=True):
+                fixed[f"{port}_0"], fixed[f"{port}_1"] = elements[2 * i], elements[2 * i + 1]
+        else:
+            for port, elements in zip(ports, operands, strict=True):
+                fixed[port] = elements[i]
+        fixed["result"] = target
+        writer.line(template.format_map(fixed))
+
+
+_TEMPORARIES = ("a_pred", "b_pred", "a_b32", "b_b32", "a_f32", "b_f32")
+
+
+def _sum_later(writer: Writer, op: Op) -> bool:
+    """Keep the constant part of integer sums apart, so that counters take no registers."""
+    if not isinstance(op, ops.Addi) or writer.has_storage(op.result):
+        return False
+    lhs, rhs = writer.get(op.lhs).elements, writer.get(op.rhs).elements
+    if not any(isinstance(e, Shifted) for e in (*lhs, *rhs)):
+        return False
+    bases: dict[tuple[str, str], str] = {}
+    found: list[Element] = []
+    for a, b in zip(lhs, rhs, strict=True):
+        one, two = _split(a), _split(b)
+        amount = one.amount + two.amount
+        if not one.register or not two.register:
+            found.append(Shifted(one.register or two.register, amount))
+            continue
+        key = (one.register, two.register)
+        if key not in bases:
+            bases[key] = writer.register("b32", op.result.name)
+            writer.line(f"add.s32 {bases[key]}, {one.register}, {two.register};")
+        found.append(Shifted(bases[key], amount))
+    writer.held[op.result] = Held(found)
+    return True
+
+
+def _split(element: Element) -> Shifted:
+    if isinstance(element, Shifted):
+        return element
+    if element.lstrip("-").isdigit():
+        return Shifted("", int(element))
+    return Shifted(element, 0)
+
+
+# Control
+
+
+def _for(writer: Writer, op: Op) -> None:
+    assert isinstance(op, ops.For)
+    block = op.body.block
+    counter, *carried = block.arguments
+    writer.move([m for a, v in zip(carried, op.init, strict=True) for m in _moves(writer, a, v)])
+    (register,) = writer.result(counter)
+    bits = writer.bits_of(counter)
+    sign = "u" if op.unsigned_cmp else "s"
+    lower, upper, step = (writer.one(v) for v in (op.lower, op.upper, op.step))
+    writer.move_one(f"b{bits}", register, lower)
+    again, end = writer.fresh_label("again"), writer.fresh_label("done")
+    more = writer.register("pred", "more")
+    if not _runs(lower, upper):
+        writer.line(f"setp.ge.{sign}{bits} {more}, {register}, {upper};")
+        writer.line(f"@{more} bra {end};")
+    writer.label(again)
+
+    def proceed(last: Op, guard: str) -> None:
+        moves = zip(carried, last.operands, strict=True)
+        writer.move([m for a, v in moves for m in _moves(writer, a, v)])
+        writer.line(f"add.s{bits} {register}, {register}, {step};")
+        writer.line(f"setp.lt.{sign}{bits} {more}, {register}, {upper};")
+        writer.line(f"@{more} bra {again};")
+        if guard:
+            writer.line(f"bra {end};")
+
+    writer.loops.append(proceed)
+    _block(writer, block)
+    writer.loops.pop()
+    writer.label(end)
+    for argument, result in zip(carried, op.results, strict=True):
+        writer.held[result] = writer.get(argument)
+
+
+def _runs(lower: str, upper: str) -> bool:
+    """True if the loop surely has an iteration."""
+    numbers = [int(n) for n in (lower, upper) if n.lstrip("-").isdigit()]
+    return len(numbers) == 2 and numbers[0] < numbers[1]
+
+
+def _loop(writer: Writer, op: Op) -> None:
+    assert isinstance(op, ops.Loop)
+    block = op.body.block
+    init = zip(block.arguments, op.init, strict=True)
+    writer.move([m for a, v in init for m in _moves(writer, a, v)])
+    again, end = writer.fresh_label("again"), writer.fresh_label("done")
+    writer.label(again)
+
+    def proceed(last: Op, guard: str) -> None:
+        if isinstance(last, ops.Break):
+            pairs = zip(op.results, last.operands, strict=True)
+            writer.move([m for r, v in pairs for m in _moves(writer, r, v)])
+            writer.line(f"bra {end};")
+            return
+        pairs = zip(block.arguments, last.operands, strict=True)
+        writer.move([m for a, v in pairs for m in _moves(writer, a, v)])
+        writer.line(f"bra {again};")
+
+    writer.loops.append(proceed)
+    _block(writer, block)
+    writer.loops.pop()
+    writer.label(end)
+
+
+def _moves(writer: Writer, target: Value, source: Value) -> list[tuple[str, str, str]]:
+    """Moves for a carried value; what shares registers, and what has none yet, needs none."""
+    if source.type.kind == "pending":
+        writer.result(target)
+        return []
+    return writer.moves(target, source)
+
+
+def _leave(writer: Writer, op: Op) -> None:
+    """`continue` and `break`: at the end of the body, or out of branches inside it."""
+    assert op.parent is not None and op.parent.parent is not None
+    inside = not isinstance(op.parent.parent.parent, (ops.For, ops.Loop))
+    writer.loops[-1](op, "inside" if inside else "")
+
+
+def _if(writer: Writer, op: Op) -> None:
+    assert isinstance(op, ops.If)
+    condition = writer.predicate(op.condition)
+    if op.otherwise is None and _is_small(op.then.block):
+        _predicated(writer, op.then.block, condition)
+        return
+    end = writer.fresh_label("end")
+    other = writer.fresh_label("else") if op.otherwise is not None else end
+    writer.line(f"@!{condition} bra {other};")
+    _branch(writer, op, op.then.block)
+    if op.otherwise is not None:
+        if op.then.block.ops[-1].name == "yield":
+            writer.line(f"bra {end};")
+        writer.label(other)
+        _branch(writer, op, op.otherwise.block)
+    writer.label(end)
+
+
+def _branch(writer: Writer, op: ops.If, block: Block) -> None:
+    _block(writer, block)
+    last = block.ops[-1]
+    if last.name == "yield":
+        pairs = zip(op.results, last.operands, strict=True)
+        writer.move([m for r, v in pairs for m in _moves(writer, r, v)])
+
+
+def _is_small(block: Block) -> bool:
+    """True if a branch is a few scalar operations, and effects that may be predicated."""
+    *body, last = block.ops
+    if last.name != "yield" or len(body) > LARGEST_PREDICATED:
+        return False
+    for op in body:
+        if isinstance(op, ops.If):
+            if op.otherwise is not None or not _is_small(op.then.block):
+                return False
+        elif op.name not in PREDICABLE and not _is_free(op):
+            return False
+    return True
+
+
+def _is_free(op: Op) -> bool:
+    scalars = all(isinstance(r.type, TileType) and not r.type.shape for r in op.results)
+    return op.definition.is_pure and not op.regions and scalars
+
+
+def _predicated(writer: Writer, block: Block, condition: str) -> None:
+    for op in block.ops[:-1]:
+        if isinstance(op, ops.If):
+            both = writer.register("pred", "both")
+            writer.line(f"and.pred {both}, {condition}, {writer.predicate(op.condition)};")
+            _predicated(writer, op.then.block, both)
+        elif op.name in PREDICABLE:
+            for operand in op.operands:
+                writer.elements(operand)
+            writer.guard = f"@{condition} "
+            _op(writer, op)
+            writer.guard = ""
+        else:
+            _op(writer, op)
+
+
+def _if_rows(writer: Writer, op: Op) -> None:
+    """Each warp branches for itself: its rows are one group, or it would hold several conditions."""
+    assert isinstance(op, ops.IfRows)
+    condition = writer.elements(op.condition)
+    if len(condition) != 1:
+        raise writer.unsupported(op.condition, "`if_rows` with several groups in one warp")
+    pairs = zip(op.results, op.otherwise, strict=True)
+    writer.move([m for r, v in pairs for m in _moves(writer, r, v)])
+    end = writer.fresh_label("rows")
+    writer.line(f"@!{condition[0]} bra {end};")
+    _block(writer, op.then.block)
+    last = op.then.block.ops[-1]
+    pairs = zip(op.results, last.operands, strict=True)
+    writer.move([m for r, v in pairs for m in _moves(writer, r, v)])
+    writer.label(end)
+
+
+def _return(writer: Writer, op: Op) -> None:
+    writer.line("ret;")
+
+
+def _nothing(writer: Writer, op: Op) -> None:
+    """`yield` is printed by what it ends."""
+
+
+def _reduce(writer: Writer, op: Op) -> None:
+    assert isinstance(op, ops.Reduce)
+    emit_reduce(writer, op, _op)
+
+
+_PRINTERS: dict[str, Printer] = {
+    **SHAPES,
+    **MEMORY,
+    **PRODUCTS,
+    **THREADS,
+    "for": _for,
+    "loop": _loop,
+    "if": _if,
+    "if_rows": _if_rows,
+    "reduce": _reduce,
+    "continue": _leave,
+    "break": _leave,
+    "yield": _nothing,
+    "return": _return,
+}
+
+__all__ = ["emit_ptx", "tile_of"]

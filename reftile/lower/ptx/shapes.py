@@ -1,0 +1,265 @@
+"""Operations that rename registers, make known elements, or combine them along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from reftile.ir import ops
+from reftile.ir.attributes import Dense
+from reftile.ir.core import Op, Value
+from reftile.ir.types import TileType
+from reftile.layout.linear import Layout
+from reftile.lower.assign_layouts import layout_of
+from reftile.lower.constants import constant_int
+from reftile.lower.ptx.table import register_kind
+from reftile.lower.ptx.writer import Held, Shifted, Writer, immediates, is_pairs, tile_of
+
+Print = Callable[[Writer, Op], None]
+CHAINS = 4
+"""Accumulators of a reduction over registers, so that instructions do not wait for each other."""
+
+
+@cache
+def elements_at_origin(layout: Layout) -> tuple[tuple[int, ...], ...]:
+    """The index of the element in each register of lane 0 of warp 0."""
+    registers = np.arange(layout.extent("register"))
+    axes = [np.broadcast_to(a, registers.shape) for a in layout.index(register=registers)]
+    return tuple(tuple(int(a[r]) for a in axes) for r in registers)
+
+
+@cache
+def register_of(layout: Layout) -> dict[tuple[int, ...], int]:
+    """The register of lane 0 of warp 0 that holds each element it has."""
+    return {index: r for r, index in enumerate(elements_at_origin(layout))}
+
+
+def layout_for(value: Value) -> Layout | None:
+    """The layout of a value; None if every thread has all of it."""
+    text = tile_of(value).layout
+    return layout_of(text) if text else None
+
+
+# Known elements
+
+
+def _constant(writer: Writer, op: Op) -> None:
+    assert isinstance(op, ops.Constant)
+    dense = op.value
+    assert isinstance(dense, Dense)
+    layout = layout_for(op.result)
+    if layout is None or dense.splat:
+        count = 1 if layout is None else layout.extent("register")
+        indices = [0] * count
+    else:
+        flat = layout.indices()
+        if layout.extent("lane") * layout.extent("warp") > 1:
+            raise writer.unsupported(op.result, "a constant that differs between threads")
+        indices = [int(i) for i in flat.ravel()]
+    texts = immediates(dense, indices, is_pairs(op.result))
+    writer.held[op.result] = Held(texts, is_pairs(op.result))
+
+
+def _iota(writer: Writer, op: Op) -> None:
+    """Each thread's first element from its lane and warp; the others are constants away."""
+    assert isinstance(op, ops.Iota)
+    layout = layout_for(op.result)
+    if layout is None or tile_of(op.result).dtype.name != "i32":
+        raise writer.unsupported(op.result, "this `iota`")
+    base = _thread_part(writer, layout)
+    amounts = [index[0] for index in elements_at_origin(layout)]
+    writer.held[op.result] = Held([Shifted(base, a) if base else str(a) for a in amounts])
+
+
+def _thread_part(writer: Writer, layout: Layout) -> str:
+    """Add up what lane and warp contribute along a layout's one axis: their digits never overlap."""
+    total = ""
+    for place, source in (("lane", "%laneid"), ("warp", "%warpid_in_group")):
+        digits = layout.digits(place)  # type: ignore[arg-type]
+        if not any(any(d.step) for d in digits):
+            continue
+        number = writer.register("b32", place)
+        if source == "%laneid":
+            writer.line(f"mov.u32 {number}, %laneid;")
+        else:
+            writer.line(f"mov.u32 {number}, %tid.x;")
+            writer.line(f"shr.u32 {number}, {number}, 5;")
+        weight = 1
+        for digit in digits:
+            part = writer.register("b32", "digit")
+            shift = weight.bit_length() - 1
+            writer.line(f"shr.u32 {part}, {number}, {shift};")
+            writer.line(f"and.b32 {part}, {part}, {digit.extent - 1};")
+            writer.line(f"mul.lo.u32 {part}, {part}, {digit.step[0]};")
+            weight *= digit.extent
+            if digit.step[0] and total:
+                writer.line(f"add.u32 {part}, {part}, {total};")
+            total = part if digit.step[0] else total
+    return total
+
+
+# Renaming
+
+
+def _reshape(writer: Writer, op: Op) -> None:
+    """The registers stay; a scalar may become a tile of one element."""
+    source = writer.get(op.operands[0])
+    writer.held[op.results[0]] = source
+
+
+def _broadcast(writer: Writer, op: Op) -> None:
+    assert isinstance(op, ops.Broadcast)
+    source = writer.get(op.source)
+    target = layout_for(op.result)
+    shape = tile_of(op.source).shape
+    if target is None:
+        writer.held[op.result] = source
+        return
+    held = layout_for(op.source)
+    places = register_of(held) if held is not None else {}
+    found = list[int]()
+    for index in elements_at_origin(target):
+        inside = tuple(0 if extent == 1 else i for i, extent in zip(index, shape, strict=True))
+        found.append(places[inside] if held is not None else 0)
+    if is_pairs(op.result):
+        raise writer.unsupported(op.result, "repeating 16-bit elements")
+    writer.held[op.result] = Held([source.elements[r] for r in found])
+
+
+def _extract(writer: Writer, op: Op) -> None:
+    assert isinstance(op, ops.Extract)
+    source = writer.get(op.source)
+    held, target = layout_for(op.source), layout_for(op.result)
+    if held is None or target is None:
+        raise writer.unsupported(op.result, "taking one element out of a tile")
+    shape = tile_of(op.result).shape
+    starts = [(constant_int(i) or 0) * e for i, e in zip(op.indices, shape, strict=True)]
+    places = register_of(held)
+    registers = [
+        places[tuple(i + s for i, s in zip(index, starts, strict=True))]
+        for index in elements_at_origin(target)
+    ]
+    if is_pairs(op.result):
+        registers = _paired(writer, op.result, registers)
+    writer.held[op.result] = Held([source.elements[r] for r in registers], is_pairs(op.result))
+
+
+def _paired(writer: Writer, value: Value, registers: list[int]) -> list[int]:
+    pairs = list(zip(registers[::2], registers[1::2], strict=True))
+    if any(low % 2 or high != low + 1 for low, high in pairs):
+        raise writer.unsupported(value, "a part that cuts pairs of 16-bit elements")
+    return [low // 2 for low, _ in pairs]
+
+
+# Reductions
+
+
+def emit_reduce(writer: Writer, op: ops.Reduce, emit: Print) -> None:
+    """Combine over registers in chains, then over lanes."""
+    if len(op.sources) != 1:
+        raise writer.unsupported(op.results[0], "a reduction of several tiles")
+    source, result = op.sources[0], op.results[0]
+    held = layout_for(source)
+    if held is None:
+        raise writer.unsupported(source, "a reduction of a tile that no thread shares")
+    combine = _Combine(writer, op, emit)
+    target = layout_for(result)
+    groups: dict[tuple[int, ...], list[str]] = {}
+    elements = writer.elements(source)
+    for index, element in zip(elements_at_origin(held), elements, strict=True):
+        kept = index[: op.axis] + index[op.axis + 1 :]
+        groups.setdefault(kept, []).append(element)
+    order = elements_at_origin(target) if target is not None else tuple(groups)
+    partial = [combine.chain(groups[index]) for index in order]
+    masks = _lane_masks(writer, source, held, op.axis)
+    if masks:
+        if combine.is_or_of_truth:
+            partial = [combine.vote(p, held, op.axis) for p in partial]
+        else:
+            for mask in masks:
+                partial = [combine.across(p, mask) for p in partial]
+    if writer.has_storage(result):
+        kind = register_kind(tile_of(result).element)
+        targets = writer.result(result)
+        writer.move([(kind, t, s) for t, s in zip(targets, partial, strict=True)])
+    else:
+        writer.held[result] = Held(partial)
+
+
+def _lane_masks(writer: Writer, source: Value, layout: Layout, axis: int) -> list[int]:
+    """The bits of the lane that tell elements along the axis apart, lowest first."""
+    if any(d.step[axis] for d in layout.digits("warp")):
+        raise writer.unsupported(source, "a reduction across warps")
+    masks: list[int] = []
+    weight = 1
+    for digit in layout.digits("lane"):
+        if digit.step[axis]:
+            if not digit.is_bit:
+                raise writer.unsupported(source, "a reduction over lanes that are no power of two")
+            masks.append(weight)
+        weight *= digit.extent
+    return masks
+
+
+class _Combine:
+    """The region of a reduction, applied to pairs of registers."""
+
+    def __init__(self, writer: Writer, op: ops.Reduce, emit: Print) -> None:
+        self.writer, self.op, self.emit = writer, op, emit
+        self.block = op.combine.block
+        kind = op.sources[0].type
+        assert isinstance(kind, TileType)
+        self.kind = register_kind(kind.element)
+        self.is_or_of_truth = self.kind == "pred" and [o.name for o in self.block.ops] == [
+            "ori",
+            "yield",
+        ]
+
+    def apply(self, element: str, acc: str) -> str:
+        """Combine two registers into a new one."""
+        first, second = self.block.arguments
+        self.writer.held[first], self.writer.held[second] = Held([element]), Held([acc])
+        for op in self.block.ops[:-1]:
+            self.writer.held.pop(op.results[0], None)
+            self.emit(self.writer, op)
+        return self.writer.one(self.block.ops[-1].operands[0])
+
+    def chain(self, elements: list[str]) -> str:
+        """Combine registers in `CHAINS` chains, and those in a tree."""
+        chains = elements[:CHAINS]
+        for i, element in enumerate(elements[CHAINS:]):
+            chains[i % CHAINS] = self.apply(element, chains[i % CHAINS])
+        while len(chains) > 1:
+            pairs = zip(chains[1::2], chains[::2], strict=False)
+            rest = chains[-1:] if len(chains) % 2 else []
+            chains = [self.apply(second, first) for second, first in pairs] + rest
+        return chains[0]
+
+    def across(self, element: str, mask: int) -> str:
+        """Combine with the lane whose number differs in one bit."""
+        writer = self.writer
+        other = writer.register(self.kind, "other")
+        if self.kind not in ("f32", "b32"):
+            raise writer.unsupported(self.op.sources[0], "a reduction of these over lanes")
+        writer.line(f"shfl.sync.bfly.b32 {other}, {element}, {mask}, 31, -1;")
+        return self.apply(other, element)
+
+    def vote(self, element: str, layout: Layout, axis: int) -> str:
+        """True if it is true in any lane; all lanes must be along the axis, or copies."""
+        for digit in layout.digits("lane"):
+            if any(s for k, s in enumerate(digit.step) if k != axis):
+                raise self.writer.unsupported(self.op.sources[0], "a vote of part of a warp")
+        found = self.writer.register("pred", "any")
+        self.writer.line(f"vote.sync.any.pred {found}, {element}, -1;")
+        return found
+
+
+SHAPES: dict[str, Callable[[Writer, Op], None]] = {
+    "constant": _constant,
+    "iota": _iota,
+    "reshape": _reshape,
+    "broadcast": _broadcast,
+    "extract": _extract,
+}

@@ -1,0 +1,251 @@
+"""Lines of PTX, registers by name and type, and how values are held in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TypeAlias
+
+from reftile.ir.attributes import Dense
+from reftile.ir.core import Op, Value
+from reftile.ir.diagnostics import Bug, ReftileError, fail
+from reftile.ir.dtypes import DType
+from reftile.ir.types import PendingType, TileType
+from reftile.lower.assign_layouts import layout_of
+from reftile.lower.ptx.storage import Storage
+from reftile.lower.ptx.table import register_kind
+
+
+@dataclass(frozen=True, slots=True)
+class Shifted:
+    """An i32 element that is a register plus a constant, added where it is used."""
+
+    register: str
+    amount: int
+
+
+Element: TypeAlias = "str | Shifted"
+"""A register, an immediate, or a sum that is not computed yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The elements that a thread holds of a value, in the order of its layout's registers.
+
+    pairs: each entry is a 32-bit register with two elements of 16 bits, low half first.
+    """
+
+    elements: Sequence[Element]
+    pairs: bool = False
+
+
+def is_pairs(value: Value) -> bool:
+    """True if the elements of a value share registers by twos."""
+    kind = tile_of(value)
+    return bool(kind.shape) and isinstance(kind.element, DType) and kind.element.bits == 16
+
+
+def tile_of(value: Value) -> TileType:
+    """The tile that a value is, or will be."""
+    kind = value.type
+    if isinstance(kind, PendingType):
+        return kind.tile
+    if isinstance(kind, TileType):
+        return kind
+    raise Bug(f"%{value.name}: {kind} is not held in registers", "ptx")
+
+
+def register_count(value: Value) -> int:
+    """How many elements of a value one thread holds."""
+    kind = tile_of(value)
+    if kind.size == 1:
+        return 1
+    if not kind.layout:
+        raise Bug(f"%{value.name}: {kind} has no layout", "ptx")
+    return layout_of(kind.layout).extent("register")
+
+
+@dataclass(slots=True)
+class Writer:
+    """Collects the text of one kernel."""
+
+    storage: Storage
+    lines: list[str] = field(default_factory=list[str])
+    registers: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    held: dict[Value, Held] = field(default_factory=dict[Value, Held])
+    count: int = 0
+    guard: str = ""
+    loops: list[Callable[[Op, str], None]] = field(
+        default_factory=list[Callable[[Op, str], None]]
+    )
+
+    # Text
+
+    def line(self, text: str) -> None:
+        """Append an instruction, under the guard if there is one."""
+        self.lines.append(f"  {self.guard}{text}")
+
+    def label(self, name: str) -> None:
+        """Append a label."""
+        self.lines.append(f"{name}:")
+
+    def fresh_label(self, name: str) -> str:
+        """A label that is not used yet."""
+        self.count += 1
+        return f"{name}_{self.count}"
+
+    # Registers
+
+    def register(self, kind: str, name: str = "t") -> str:
+        """A new register of a type, its name made unique."""
+        self.count += 1
+        full = f"%{name or 't'}_{self.count}"
+        self.registers.setdefault(kind, []).append(full)
+        return full
+
+    def group(self, kind: str, count: int, name: str) -> list[str]:
+        """Several new registers."""
+        self.count += 1
+        stem = f"%{name or 't'}_{self.count}_"
+        self.registers.setdefault(kind, []).append(f"{stem}<{count}>")
+        return [f"{stem}{i}" for i in range(count)]
+
+    def declarations(self) -> list[str]:
+        """The `.reg` lines."""
+        found: list[str] = []
+        for kind, names in self.registers.items():
+            for i in range(0, len(names), 8):
+                found.append(f"  .reg .{kind} {', '.join(names[i : i + 8])};")
+        return found
+
+    # Values
+
+    def result(self, value: Value) -> list[str]:
+        """The registers that an operation writes its result to."""
+        root = self.storage.find(value)
+        if root not in self.held:
+            self.held[root] = Held(self.fresh(value), is_pairs(value))
+        held = self.held[root]
+        self.held[value] = held
+        return [str(e) for e in held.elements]
+
+    def fresh(self, value: Value) -> list[str]:
+        """New registers for all elements of a value."""
+        kind = tile_of(value)
+        count = register_count(value)
+        if is_pairs(value):
+            if count % 2:
+                raise self.unsupported(value, "an odd number of 16-bit elements")
+            return self.group("b32", count // 2, value.name)
+        type = register_kind(kind.element)
+        if count == 1:
+            return [self.register(type, value.name)]
+        return self.group(type, count, value.name)
+
+    def has_storage(self, value: Value) -> bool:
+        """True if the value shares registers with others, so that it must lie in them."""
+        return self.storage.find(value) is not value or value in self.storage.parent.values()
+
+    def get(self, value: Value) -> Held:
+        """How a value is held."""
+        found = self.held.get(value)
+        if found is None:
+            raise Bug(f"%{value.name} is used before it is held", "ptx")
+        return found
+
+    def elements(self, value: Value) -> list[str]:
+        """The operands that hold a value's elements; sums are computed now."""
+        return [self.ready(e) for e in self.get(value).elements]
+
+    def ready(self, element: Element) -> str:
+        """An element as an operand."""
+        if isinstance(element, str):
+            return element
+        if not element.amount:
+            return element.register
+        found = self.register("b32", "sum")
+        self.line(f"add.s32 {found}, {element.register}, {element.amount};")
+        return found
+
+    def one(self, value: Value) -> str:
+        """The operand that holds a scalar."""
+        return self.elements(value)[0]
+
+    def one_map(self, value: Value) -> str:
+        """The register with the address of a tensor's description."""
+        return str(self.get(value).elements[0])
+
+    def predicate(self, value: Value) -> str:
+        """The predicate register of a scalar truth value."""
+        found = self.one(value)
+        if found in ("0", "1"):
+            register = self.register("pred", "truth")
+            self.line(f"setp.eq.u32 {register}, {found}, 1;")
+            return register
+        return found
+
+    def bits_of(self, value: Value) -> int:
+        """The width of an element."""
+        element = tile_of(value).element
+        return element.bits if isinstance(element, DType) else 64
+
+    # Moves
+
+    def move(self, pairs: Sequence[tuple[str, str, str]]) -> None:
+        """Move all at once: (type, target, source) each; cycles go through a new register."""
+        left = [(k, t, s) for k, t, s in pairs if t != s]
+        while left:
+            sources = {s for _, _, s in left}
+            ready = [m for m in left if m[1] not in sources]
+            if not ready:
+                kind, target, source = left[0]
+                spare = self.register(kind, "spare")
+                self.move_one(kind, spare, source)
+                left[0] = (kind, target, spare)
+                continue
+            for kind, target, source in ready:
+                self.move_one(kind, target, source)
+            left = [m for m in left if m not in ready]
+
+    def move_one(self, kind: str, target: str, source: str) -> None:
+        """One move; a predicate has no immediate."""
+        if kind == "pred" and source in ("0", "1"):
+            self.line(f"setp.eq.u32 {target}, {source}, 1;")
+        else:
+            self.line(f"mov.{kind} {target}, {source};")
+
+    def moves(self, target: Value, source: Value) -> list[tuple[str, str, str]]:
+        """The moves that make `target` hold what `source` does."""
+        into = self.result(target)
+        kind = "b32" if is_pairs(target) else register_kind(tile_of(target).element)
+        return [(kind, t, s) for t, s in zip(into, self.elements(source), strict=True)]
+
+    def unsupported(self, value: Value, what: str) -> ReftileError:
+        """The error for a value that cannot be held or computed."""
+        span = value.owner.span if isinstance(value.owner, Op) else None
+        kind = tile_of(value)
+        message = f"{what} ({kind}) cannot be printed as PTX yet"
+        return fail("lower.ptx", message, span) if span else fail("lower.ptx", message)
+
+
+def immediates(dense: Dense, elements: Sequence[int], pairs: bool) -> list[str]:
+    """The elements of a constant with the given flat indices, as immediates."""
+    bits = dense.bits()
+    values = [int(bits[0] if dense.splat else bits[i]) for i in elements]
+    if pairs:
+        halves = zip(values[::2], values[1::2], strict=True)
+        return [f"0x{high << 16 | low:08X}" for low, high in halves]
+    name, width = dense.dtype.name, dense.dtype.bits
+    if name == "f32":
+        return [f"0f{v:08X}" for v in values]
+    if name == "f64":
+        return [f"0d{v:016X}" for v in values]
+    if dense.dtype.kind == "int" and width > 1:
+        return [str(v - (1 << width) if v >> (width - 1) else v) for v in values]
+    return [str(v) for v in values]
+
+
+def flat_size(shape: Sequence[int]) -> int:
+    """The number of elements."""
+    return prod(shape)
