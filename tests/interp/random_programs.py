@@ -30,8 +30,9 @@ SCOPES: tuple[tuple[Scope, ...], tuple[int, ...]] = (("block", "device", "sys"),
 
 
 class _Maker:
-    def __init__(self, seed: int, accesses: int) -> None:
+    def __init__(self, seed: int, accesses: int, mixed: bool) -> None:
         self.random = Random(seed)
+        self.mixed = mixed
         self.left = self.random.randint(3, accesses)
         self.cells = self.random.randint(2, 3)
         self.fresh = 0
@@ -85,7 +86,9 @@ class _Maker:
 
     def access(self, kind: Kind, register: str, cell: int, registers: list[str]) -> Access:
         location = Location("x", 4 * cell, 4)
-        name = f"x[{cell}]"
+        if self.mixed and self.random.random() < 0.3:
+            location = Location("x", 4 * cell + 2 * self.random.randrange(2), 2)
+        name = str(location)
         if kind == "load":
             return Access(kind, location, register=register, name=name)
         value = self.value(registers)
@@ -103,9 +106,13 @@ class _Maker:
         self.fresh += 1
         if registers and self.random.random() < 0.25:
             return Bin("+", Reg(self.random.choice(registers)), Const(self.random.randint(0, 1)))
-        return Const(self.fresh)
+        # Both halves of a cell tell which store they come from.
+        return Const(self.fresh * 65537 if self.mixed else self.fresh)
 
 
-def random_program(seed: int, accesses: int = 8) -> Program:
-    """Return the program of this seed, with at most `accesses` element accesses."""
-    return _Maker(seed, accesses).program(f"random {seed}")
+def random_program(seed: int, accesses: int = 8, mixed: bool = False) -> Program:
+    """Return the program of this seed, with at most `accesses` element accesses.
+
+    mixed: some accesses are to one half of a cell.
+    """
+    return _Maker(seed, accesses, mixed).program(f"random {seed}")
