@@ -44,8 +44,9 @@ SHORT_NAMES = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16":
 def ulp(values: Any, dtype: str) -> Floats:
     """The unit in the last place of `dtype` at each value; that of subnormals near zero."""
     precision, least = FORMATS[dtype]
-    _, exponent = np.frexp(np.abs(np.asarray(values, np.float64)))
-    return np.ldexp(1.0, np.maximum(exponent - 1, least) - (precision - 1))
+    magnitude = np.maximum(np.abs(np.asarray(values, np.float64)), np.ldexp(1.0, least))
+    _, exponent = np.frexp(magnitude)
+    return np.ldexp(1.0, exponent - 1 - (precision - 1))
 
 
 def gamma(count: int, dtype: str = "float32") -> float:
@@ -179,6 +180,12 @@ def estimate(values: Any, dtype: str = "") -> Estimate:
     found = dtype or str(array.dtype)
     exact = array.astype(np.float64)
     return Estimate(exact, np.zeros_like(exact), found if found in FORMATS else "float32")
+
+
+def number(value: float, dtype: str = "float32") -> Estimate:
+    """A constant of a kernel: rounded to `dtype` when it is compiled, by an amount that we know."""
+    near = np.asarray(value).astype(dtype).astype(np.float64)
+    return Estimate(np.float64(value), np.abs(near - value), dtype)
 
 
 def limit(kind: str, dtype: str) -> float:
