@@ -127,5 +127,5 @@ THREADS: dict[str, Callable[[Writer, Op], None]] = {
     "order_fence": _fixed("fence.acq_rel.cta;"),
 }
 
-PREDICABLE = frozenset({"arrive_mbarrier", "wait_bulk", "commit_bulk", "store_shared"})
-"""Operations with effects that are one instruction and may be predicated by thread."""
+PREDICABLE = frozenset({"map_shared", "arrive_mbarrier", "wait_bulk", "commit_bulk", "store_shared"})
+"""Operations of one instruction that must not run, and may be predicated, in threads not meant."""
