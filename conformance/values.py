@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from reftile.conformance.cases import Budget
 from reftile.conformance.oracle.formats import (
     FORMATS,
@@ -13,7 +15,8 @@ from reftile.conformance.oracle.formats import (
     Format,
     codes,
     is_float,
-    round_integers,
+    round_to,
+    take_apart,
 )
 
 LANDMARKS = (
@@ -25,11 +28,11 @@ LANDMARKS = (
 """Numbers around which functions change: halves, multiples of pi, and where exponentials leave a format."""
 
 
-def code_of(value: float, f: Format) -> int:
-    """The code of a number in a format, rounded to nearest."""
-    m, e = math.frexp(value)
-    parts = [(int(m * (1 << 53)), e - 53, False)]
-    return int(round_integers(parts, f, "nearest_even")[0])
+def codes_of(numbers: Sequence[float] | NDArray[np.float64], f: Format) -> Codes:
+    """The codes of finite numbers in a format, rounded to nearest."""
+    bits = np.asarray(numbers, np.float64).view(np.uint64).reshape(-1)
+    sign, m, e = take_apart(bits, FORMATS["f64"])
+    return round_to(sign, m, e, np.zeros(sign.shape, bool), f, "nearest_even")
 
 
 def float_edges(dtype: str) -> Codes:
@@ -63,12 +66,9 @@ def float_edges(dtype: str) -> Codes:
 def landmark_codes(dtype: str) -> Codes:
     """The landmarks and their neighbours, with both signs."""
     f = FORMATS[dtype]
-    found: list[int] = []
-    for value in LANDMARKS:
-        for sign in (1, -1):
-            code = code_of(sign * value, f)
-            found += [code, code + (1 << f.unused), max(code - (1 << f.unused), 0)]
-    return codes(found) & np.uint64((1 << f.width) - 1)
+    found = codes_of([s * v for v in LANDMARKS for s in (1, -1)], f)
+    step = np.uint64(1 << f.unused)
+    return np.concatenate([found, found + step, np.maximum(found, step) - step])
 
 
 def integer_edges(dtype: str) -> Codes:
@@ -105,7 +105,7 @@ def random_codes(dtype: str, count: int, rng: np.random.Generator) -> Codes:
     f = FORMATS[dtype]
     if f.unused:
         bits = bits & ~np.uint64((1 << f.unused) - 1)
-    moderate = codes([code_of(float(v), f) for v in rng.standard_normal(count) * 4])
+    moderate = codes_of(rng.standard_normal(count) * 4, f)
     return np.where(rng.random(count) < 0.5, moderate, bits)
 
 
@@ -164,5 +164,4 @@ def small_integers(
     drawn = rng.integers(low, limit + 1, count)
     if not f.signed:
         drawn = 2 ** (drawn % 3)
-    table = {int(v): code_of(float(v), f) for v in set(drawn.tolist())}
-    return codes([table[int(v)] for v in drawn]).reshape(shape)
+    return codes_of(drawn.astype(np.float64), f).reshape(shape)

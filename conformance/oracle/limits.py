@@ -18,7 +18,6 @@ from reftile.conformance.oracle.formats import (
     Mask,
     codes,
     join,
-    reduce_integer,
     unbounded,
 )
 
@@ -46,30 +45,25 @@ def magnitude_code(value: Fraction, f: Format, upwards: bool) -> int:
         return 0
     if value >= Fraction(2) ** (f.top_exponent + 2):
         return beyond
-    exponent = value.numerator.bit_length() - value.denominator.bit_length()
-    scale = 66 - exponent
-    top = value.numerator << max(scale, 0)
-    bottom = value.denominator << max(-scale, 0)
-    m, rest = divmod(top, bottom)
-    m, shift, sticky = reduce_integer(m)
-    code, _ = unbounded(
-        np.array([False]),
-        codes([m]),
-        np.array([shift - scale], np.int64),
-        np.array([sticky or rest != 0]),
-        f,
-        "positive_inf" if upwards else "zero",
-    )
-    return min(int(code[0]), beyond)
+    top, bottom = value.numerator, value.denominator
+    q = max(_exponent(top, bottom) - f.mantissa_bits, f.quantum)
+    n, rest = divmod(top << max(-q, 0), bottom << max(q, 0))
+    code = ((q - f.quantum) << f.mantissa_bits) + n + (upwards and rest != 0)
+    return min(code, beyond)
+
+
+def _exponent(top: int, bottom: int) -> int:
+    """The floor of the binary logarithm of a positive fraction."""
+    exponent = top.bit_length() - bottom.bit_length()
+    below = top < bottom << exponent if exponent >= 0 else top << -exponent < bottom
+    return exponent - below
 
 
 def unit(value: Fraction, f: Format) -> Fraction:
     """ulp of a magnitude."""
     if value == 0:
         return Fraction(2) ** f.quantum
-    exponent = value.numerator.bit_length() - value.denominator.bit_length()
-    if value < Fraction(2) ** exponent:
-        exponent -= 1
+    exponent = _exponent(value.numerator, value.denominator)
     clamped = min(max(exponent, f.least_exponent), f.top_exponent)
     return Fraction(2) ** (clamped - f.mantissa_bits)
 

@@ -96,8 +96,8 @@ def _inputs(
     if len(dtypes) == 1:
         return [values.unary_inputs(dtypes[0], settings.budget, rng)]
     columns = values.tuples(dtypes, settings.budget, rng)
-    if op in SLOW and columns[0].size > 1500 and settings.budget != "exhaustive":
-        limit = 250 if settings.budget == "wimpy" else 1500
+    if op in SLOW and columns[0].size > 120 and settings.budget != "exhaustive":
+        limit = 120 if settings.budget == "wimpy" else 1500
         pick = rng.permutation(columns[0].size)[:limit]
         columns = [c[pick] for c in columns]
     if op in ("addf", "subf", "fma", "divf", "mulf"):
