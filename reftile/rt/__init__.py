@@ -1,1 +1,1 @@
-"""Assemble, cache, launch and time compiled kernels."""
+"""The runtime: machine code into a device, arguments to it, launches, and a cache on disk."""
