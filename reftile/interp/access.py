@@ -169,7 +169,7 @@ def touch(block: Block, access: Access, event: Event, part: Run | Places, reads:
     if strong:
         _remember_wait(block, access, buffer, part)
     if event.acquires and buffer.released:
-        block.launch.order.acquire(event, buffer, offsets_of(part).tolist())
+        block.launch.order.acquire(event, buffer.released, offsets_of(part).tolist())
     shadow = block.launch.shadow(buffer)
     try:
         if isinstance(part, Run):
@@ -325,7 +325,7 @@ def touch_window(
         offsets = grid.offsets(part.index, part.extents)
         block.launch.waits[block.linear] = access.op, buffer, int(offsets[0])
         if event.acquires and buffer.released:
-            block.launch.order.acquire(event, buffer, offsets.tolist())
+            block.launch.order.acquire(event, buffer.released, offsets.tolist())
     try:
         block.launch.shadow(buffer).touch_region(event, grid, part.index, part.extents)
     except Raced as race:

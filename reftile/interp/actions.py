@@ -62,14 +62,14 @@ _I32 = np.dtype(np.int32)
 # The grid
 
 
-def _make_block_id(op: Op, plan: Plan) -> Apply:
+def _make_block_id(op: Op, plan: Plan[Block]) -> Apply[Block]:
     def apply(block: Block, values: list[Any]) -> Sequence[Any]:
         return [Tile(np.array(i, _I32)) for i in block.id]
 
     return apply
 
 
-def _make_num_blocks(op: Op, plan: Plan) -> Apply:
+def _make_num_blocks(op: Op, plan: Plan[Block]) -> Apply[Block]:
     def apply(block: Block, values: list[Any]) -> Sequence[Any]:
         return [Tile(np.array(i, _I32)) for i in block.launch.grid]
 
@@ -79,15 +79,15 @@ def _make_num_blocks(op: Op, plan: Plan) -> Apply:
 # Tokens
 
 
-def _make_token(op: Op, plan: Plan) -> Apply:
+def _make_token(op: Op, plan: Plan[Block]) -> Apply[Block]:
     return lambda block, values: (ROOT,)
 
 
-def _make_join(op: Op, plan: Plan) -> Apply:
+def _make_join(op: Op, plan: Plan[Block]) -> Apply[Block]:
     return lambda block, values: (join(tuple(values)),)
 
 
-def _make_pass_token(op: Op, plan: Plan) -> Apply:
+def _make_pass_token(op: Op, plan: Plan[Block]) -> Apply[Block]:
     """For operations that only hand a token on while one launch runs at a time on one device."""
     return lambda block, values: (values[0] if values[0] is not None else ROOT,)
 
@@ -95,7 +95,7 @@ def _make_pass_token(op: Op, plan: Plan) -> Apply:
 # Views
 
 
-def _make_tensor_view(op: Op, plan: Plan) -> Apply:
+def _make_tensor_view(op: Op, plan: Plan[Block]) -> Apply[Block]:
     assert isinstance(op, MakeTensorView)
     type = op.result.type
     assert isinstance(type, TensorViewType)
@@ -122,13 +122,13 @@ def _make_tensor_view(op: Op, plan: Plan) -> Apply:
     return apply
 
 
-def _make_tile_view(op: Op, plan: Plan) -> Apply:
+def _make_tile_view(op: Op, plan: Plan[Block]) -> Apply[Block]:
     type = op.results[0].type
     assert isinstance(type, TileViewType)
     return lambda block, values: (make_tile_view(type, values[0]),)
 
 
-def _make_extents(op: Op, plan: Plan) -> Apply:
+def _make_extents(op: Op, plan: Plan[Block]) -> Apply[Block]:
     types = [r.type for r in op.results]
 
     def apply(block: Block, values: list[Any]) -> Sequence[Any]:
@@ -151,7 +151,7 @@ def _make_extents(op: Op, plan: Plan) -> Apply:
 # Loads and stores
 
 
-def _make_load_ptr(op: Op, plan: Plan) -> Apply:
+def _make_load_ptr(op: Op, plan: Plan[Block]) -> Apply[Block]:
     assert isinstance(op, LoadPtrTko)
     access = Access.of(op, _shaped(op, op.source.type), False, plan.used)
 
@@ -177,7 +177,7 @@ def _shaped(op: Op, pointers: object) -> TileType:
     return TileType(pointers.shape, pointee(pointers))
 
 
-def _make_store_ptr(op: Op, plan: Plan) -> Apply:
+def _make_store_ptr(op: Op, plan: Plan[Block]) -> Apply[Block]:
     assert isinstance(op, StorePtrTko)
     access = Access.of(op, _shaped(op, op.destination.type), True, plan.used)
 
@@ -198,10 +198,12 @@ def _publish(block: Block, event: Event, parts: Sequence[Run | Places]) -> None:
     block.launch.version += 1
     for part in parts:
         if part.buffer.released or event.releases:
-            block.launch.order.publish(event, part.buffer, offsets_of(part).tolist(), False)
+            block.launch.order.publish(
+                event, part.buffer.released, offsets_of(part).tolist(), False
+            )
 
 
-def _make_load_view(op: Op, plan: Plan) -> Apply:
+def _make_load_view(op: Op, plan: Plan[Block]) -> Apply[Block]:
     assert isinstance(op, LoadViewTko)
     type = op.tile.type
     view_type = op.view.type
@@ -258,7 +260,7 @@ def _pad(
     return whole, bad
 
 
-def _make_store_view(op: Op, plan: Plan) -> Apply:
+def _make_store_view(op: Op, plan: Plan[Block]) -> Apply[Block]:
     assert isinstance(op, StoreViewTko)
     type = op.tile.type
     assert isinstance(type, TileType)
@@ -286,7 +288,7 @@ def _make_store_view(op: Op, plan: Plan) -> Apply:
         block.launch.version += 1
         if event.releases or part.buffer.released:
             offsets = view.grid.offsets(part.index, part.extents).tolist()
-            block.launch.order.publish(event, part.buffer, offsets, False)
+            block.launch.order.publish(event, part.buffer.released, offsets, False)
         return (access.end(block, event),)
 
     return _with_inbounds(op, access, apply)
@@ -304,7 +306,7 @@ def _set_window_state(
     part.buffer.ensure_state()[at[:, None] + np.arange(size)] = bits[:, None]
 
 
-def _with_inbounds(op: Op, access: Access, apply: Apply) -> Apply:
+def _with_inbounds(op: Op, access: Access, apply: Apply[Block]) -> Apply[Block]:
     """Check the promise `inbounds` first, if the operation makes it."""
     promised = op.attributes.get("inbounds")
     if not isinstance(promised, tuple) or not any(promised):
@@ -332,7 +334,7 @@ def _with_inbounds(op: Op, access: Access, apply: Apply) -> Apply:
 # Memory of the block and of the module
 
 
-def _make_alloca(op: Op, plan: Plan) -> Apply:
+def _make_alloca(op: Op, plan: Plan[Block]) -> Apply[Block]:
     assert isinstance(op, Alloca)
     type = op.result.type
     assert isinstance(type, TileType)
@@ -351,7 +353,7 @@ def _make_alloca(op: Op, plan: Plan) -> Apply:
     return apply
 
 
-def _make_get_global(op: Op, plan: Plan) -> Apply:
+def _make_get_global(op: Op, plan: Plan[Block]) -> Apply[Block]:
     assert isinstance(op, GetGlobal)
 
     def apply(block: Block, values: list[Any]) -> Sequence[Any]:
@@ -366,7 +368,7 @@ def _make_get_global(op: Op, plan: Plan) -> Apply:
 # Assertions and output
 
 
-def _make_assert(op: Op, plan: Plan) -> Apply:
+def _make_assert(op: Op, plan: Plan[Block]) -> Apply[Block]:
     assert isinstance(op, Assert)
 
     def apply(block: Block, values: list[Any]) -> Sequence[Any]:
@@ -390,7 +392,7 @@ def _make_assert(op: Op, plan: Plan) -> Apply:
     return apply
 
 
-def _make_print(op: Op, plan: Plan) -> Apply:
+def _make_print(op: Op, plan: Plan[Block]) -> Apply[Block]:
     assert isinstance(op, PrintTko)
     types = [v.type for v in op.args]
 
@@ -405,7 +407,7 @@ def _make_print(op: Op, plan: Plan) -> Apply:
     return apply
 
 
-def _make_unsupported(op: Op, plan: Plan) -> Apply:
+def _make_unsupported(op: Op, plan: Plan[Block]) -> Apply[Block]:
     raise ReftileError(
         Diagnosis(
             f"{op.name}.unsupported",
@@ -415,7 +417,7 @@ def _make_unsupported(op: Op, plan: Plan) -> Apply:
     )
 
 
-MAKERS: dict[str, Maker] = {
+MAKERS: dict[str, Maker[Block]] = {
     "get_tile_block_id": _make_block_id,
     "get_num_tile_blocks": _make_num_blocks,
     "make_token": _make_token,

@@ -16,7 +16,7 @@ from reftile.ir.ops import Assume
 from reftile.ir.types import PointerType, TileType
 
 
-def make_assume(op: Op, plan: Plan) -> Apply:
+def make_assume(op: Op, plan: Plan[Block]) -> Apply[Block]:
     """Check the promise on each execution, and hand the value on."""
     assert isinstance(op, Assume)
     type = op.value.type

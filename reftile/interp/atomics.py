@@ -131,12 +131,12 @@ def update(
             old_bad[places.where] = False if poison is None else poison
         buffer = part.buffer
         if buffer.released or event.releases:
-            block.launch.order.publish(event, buffer, all_places.offsets.tolist(), True)
+            block.launch.order.publish(event, buffer.released, all_places.offsets.tolist(), True)
     poison = old_bad.reshape(access.shape) if old_bad.any() else None
     return Tile(old.reshape(access.shape), poison)
 
 
-def _make_rmw(op: Op, plan: Plan) -> Apply:
+def _make_rmw(op: Op, plan: Plan[Block]) -> Apply[Block]:
     assert isinstance(op, AtomicRmwTko)
     type = op.pointers.type
     assert isinstance(type, TileType)
@@ -152,7 +152,7 @@ def _make_rmw(op: Op, plan: Plan) -> Apply:
     return apply
 
 
-def _make_red_view(op: Op, plan: Plan) -> Apply:
+def _make_red_view(op: Op, plan: Plan[Block]) -> Apply[Block]:
     assert isinstance(op, AtomicRedViewTko)
     view_type = op.view.type
     assert isinstance(view_type, TileViewType)
@@ -171,7 +171,7 @@ def _make_red_view(op: Op, plan: Plan) -> Apply:
     return apply
 
 
-def _make_cas(op: Op, plan: Plan) -> Apply:
+def _make_cas(op: Op, plan: Plan[Block]) -> Apply[Block]:
     assert isinstance(op, AtomicCasTko)
     type = op.pointers.type
     assert isinstance(type, TileType)
@@ -188,7 +188,7 @@ def _make_cas(op: Op, plan: Plan) -> Apply:
             check_rights(block, access, places.buffer, True)
             block.launch.waits[block.linear] = op, places.buffer, int(places.offsets[0])
             if event.acquires and places.buffer.released:
-                block.launch.order.acquire(event, places.buffer, places.offsets.tolist())
+                block.launch.order.acquire(event, places.buffer.released, places.offsets.tolist())
             swapped = np.zeros(places.offsets.size, np.bool_)
             for chosen in rounds(places.offsets):
                 subset = _subset(places, chosen)
@@ -242,10 +242,10 @@ def _record_swap(block: Block, access: Access, event: Event, places: Places, swa
         except Raced as race:
             raise_race(block, race, buffer, int(part.offsets[race.index]))
         if part_event.is_write and (buffer.released or event.releases):
-            order.publish(event, buffer, part.offsets.tolist(), True)
+            order.publish(event, buffer.released, part.offsets.tolist(), True)
 
 
-ATOMICS: dict[str, Maker] = {
+ATOMICS: dict[str, Maker[Block]] = {
     "atomic_rmw_tko": _make_rmw,
     "atomic_cas_tko": _make_cas,
     "atomic_red_view_tko": _make_red_view,

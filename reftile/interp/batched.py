@@ -11,59 +11,31 @@ A kernel in which blocks wait for each other, or print, cannot be run like this 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reftile.interp.batch import (
+    Batch,
+    Index3,
+    Part,
+    Rows,
+    Shared,
+    join_parts,
+    select,
+    select_value,
+)
 from reftile.interp.batched_memory import BATCHED_MAKERS
 from reftile.interp.memory import Buffer, Memory
-from reftile.interp.plan import Plan, PlanRegion, Step, make_plan
+from reftile.interp.plan import PlanRegion, Step, make_plan
 from reftile.interp.values import Tile
 from reftile.ir.core import Kernel, Op
 from reftile.ir.diagnostics import Diagnosis, ReftileError
 from reftile.ir.types import TileType
 
-Rows = NDArray[np.int64]
-Index3 = tuple[int, int, int]
-
 MOST_ELEMENTS = 1 << 19
 """Elements that one tile of a batch may have in all; it sets how many blocks a batch has."""
-
-
-@dataclass(slots=True, eq=False)
-class Batch:
-    """Some blocks that run together.
-
-    blocks: their numbers in the grid. env: by slot; a tile has a leading axis for the blocks, or
-    none if all have the same. report: None, so that pure operations check nothing.
-    """
-
-    blocks: Rows
-    env: list[Any]
-    shared: Shared
-    report: None = None
-
-
-@dataclass(slots=True, eq=False)
-class Shared:
-    """What all batches of a launch share. ranks: of the tile in each slot, -1 for other values."""
-
-    plan: Plan
-    grid: Index3
-    memory: Memory
-    globals: dict[str, Buffer]
-    ranks: list[int] = field(default_factory=list[int])
-
-
-@dataclass(slots=True)
-class Part:
-    """Blocks that left a region together: how, with which values, as which rows of its batch."""
-
-    ending: str
-    rows: Rows
-    values: list[Any]
 
 
 def run_batched(
@@ -83,7 +55,7 @@ def run_batched(
     plan = make_plan(kernel, BATCHED_MAKERS)
     for slot, value in zip(plan.body.arguments, arguments, strict=True):
         plan.template[slot] = value
-    shared = Shared(plan, grid, memory, globals, [-1] * len(plan.template))
+    shared = Shared(grid, memory, globals, [-1] * len(plan.template))
     largest = 1
     for value, slot in plan.slots.items():
         if isinstance(value.type, TileType):
@@ -123,64 +95,17 @@ def _refusal(op: Op, why: str) -> ReftileError:
     )
 
 
-# Splitting and joining
-
-
-def select(batch: Batch, rows: Rows) -> Batch:
-    """The batch of some rows."""
-    env = [_select_value(v, r, rows) for v, r in zip(batch.env, batch.shared.ranks, strict=True)]
-    return Batch(batch.blocks[rows], env, batch.shared)
-
-
-def _select_value(value: Any, rank: int, rows: Rows) -> Any:
-    if not isinstance(value, Tile):
-        return value
-    poison = value.poison
-    if value.data.ndim > rank:
-        if poison is not None and poison.ndim > rank:
-            poison = poison[rows] if poison.shape[0] > 1 else poison
-        return Tile(value.data[rows], poison)
-    if poison is not None and poison.ndim > rank and poison.shape[0] > 1:
-        return Tile(value.data, poison[rows])
-    return value
-
-
-def _join(parts: list[Part], which: int, rank: int) -> Any:
-    """The values that parts have at one position, in the order of their rows."""
-    values = [p.values[which] for p in parts]
-    first = values[0]
-    if len(parts) == 1 or not isinstance(first, Tile):
-        return first
-    rows = np.concatenate([p.rows for p in parts])
-    order = np.argsort(rows, kind="stable")
-    data = [_spread(v.data, rank, p.rows.size) for v, p in zip(values, parts, strict=True)]
-    poison = None
-    if any(v.poison is not None for v in values):
-        masks = [
-            np.broadcast_to(False if v.poison is None else v.poison, d.shape)
-            for v, d in zip(values, data, strict=True)
-        ]
-        poison = np.concatenate(masks)[order]
-    return Tile(np.concatenate(data)[order], poison)
-
-
-def _spread(data: Any, rank: int, count: int) -> Any:
-    if data.ndim > rank:
-        return np.broadcast_to(data, (count, *data.shape[1:]))
-    return np.broadcast_to(data, (count, *data.shape))
-
-
 # Control
 
 
-def _run_region(batch: Batch, region: PlanRegion) -> list[Part]:
+def _run_region(batch: Batch, region: PlanRegion[Batch]) -> list[Part]:
     """Run a region; gives the parts in which its blocks left it."""
     left: list[Part] = []
     rows = np.arange(batch.blocks.size)
     for step in region.steps:
         env = batch.env
         if step.kind != "control":
-            results = step.apply(batch, [env[i] for i in step.inputs])  # type: ignore[arg-type]
+            results = step.apply(batch, [env[i] for i in step.inputs])
             for slot, result in zip(step.outputs, results, strict=True):
                 env[slot] = result
             continue
@@ -192,7 +117,7 @@ def _run_region(batch: Batch, region: PlanRegion) -> list[Part]:
         if kept.size < batch.blocks.size:
             batch, rows = select(batch, kept), rows[kept]
         for i, slot in enumerate(step.outputs):
-            batch.env[slot] = _join(stay, i, batch.shared.ranks[slot])
+            batch.env[slot] = join_parts(stay, i, batch.shared.ranks[slot])
     left.append(Part(region.ending, rows, [batch.env[i] for i in region.results]))
     return left
 
@@ -201,7 +126,7 @@ Ways = tuple[list[Part], list[Part]]
 """Parts that go on behind an operation, and parts that left the region around it."""
 
 
-def _run_if(batch: Batch, step: Step) -> Ways:
+def _run_if(batch: Batch, step: Step[Batch]) -> Ways:
     condition = batch.env[step.inputs[0]].data
     everyone = np.arange(batch.blocks.size)
     if condition.ndim == 0 or condition.all() or not condition.any():
@@ -229,7 +154,7 @@ def _bound(batch: Batch, slot: int, unsigned_bits: int) -> NDArray[np.int64]:
     return np.broadcast_to(data, batch.blocks.shape).copy() if data.ndim == 0 else data.copy()
 
 
-def _run_for(batch: Batch, step: Step) -> Ways:
+def _run_for(batch: Batch, step: Step[Batch]) -> Ways:
     op, region = step.op, step.regions[0]
     type = op.operands[0].type
     assert isinstance(type, TileType)
@@ -248,12 +173,12 @@ def _run_for(batch: Batch, step: Step) -> Ways:
         if not going.all():
             ended = np.flatnonzero(~going)
             ranks = [batch.shared.ranks[s] for s in step.outputs]
-            kept = [_select_value(c, r, ended) for c, r in zip(carried, ranks, strict=True)]
+            kept = [select_value(c, r, ended) for c, r in zip(carried, ranks, strict=True)]
             stay.append(Part("continue", rows[ended], kept))
             on = np.flatnonzero(going)
             if not on.size:
                 break
-            carried = [_select_value(c, r, on) for c, r in zip(carried, ranks, strict=True)]
+            carried = [select_value(c, r, on) for c, r in zip(carried, ranks, strict=True)]
             rows, value, upper, stride = rows[on], value[on], upper[on], stride[on]
             inner = select(inner, on)
         counter = value.astype(type.dtype.carrier)
@@ -265,7 +190,7 @@ def _run_for(batch: Batch, step: Step) -> Ways:
 
 
 def _iterate(
-    inner: Batch, region: PlanRegion, carried: list[Any], rows: Rows, gone: list[Part]
+    inner: Batch, region: PlanRegion[Batch], carried: list[Any], rows: Rows, gone: list[Part]
 ) -> tuple[Batch, Rows, list[Any], Rows]:
     """One iteration of a loop for a batch: those that go on, and what they carry."""
     slots = region.arguments[len(region.arguments) - len(carried) :]
@@ -279,13 +204,13 @@ def _iterate(
         return inner, nobody, carried, nobody
     kept = np.sort(np.concatenate([p.rows for p in again]))
     ranks = [inner.shared.ranks[s] for s in slots]
-    carried = [_join(again, i, r) for i, r in enumerate(ranks)]
+    carried = [join_parts(again, i, r) for i, r in enumerate(ranks)]
     if kept.size < inner.blocks.size:
         inner = select(inner, kept)
     return inner, rows[kept], carried, kept
 
 
-def _run_loop(batch: Batch, step: Step) -> Ways:
+def _run_loop(batch: Batch, step: Step[Batch]) -> Ways:
     region = step.regions[0]
     carried = [batch.env[s] for s in step.inputs]
     rows = np.arange(batch.blocks.size)
@@ -297,7 +222,7 @@ def _run_loop(batch: Batch, step: Step) -> Ways:
     return stay, [p for p in left if p.ending != "break"]
 
 
-_CONTROL: dict[str, Callable[[Batch, Step], Ways]] = {
+_CONTROL: dict[str, Callable[[Batch, Step[Batch]], Ways]] = {
     "if": _run_if,
     "for": _run_for,
     "loop": _run_loop,

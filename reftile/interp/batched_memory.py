@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from reftile.interp.access import pointee
 from reftile.interp.atomics import combine, rounds
+from reftile.interp.batch import Batch
 from reftile.interp.memory import (
     Places,
     Run,
@@ -44,9 +45,6 @@ from reftile.ir.dtypes import DType
 from reftile.ir.numbers import decode, encode
 from reftile.ir.types import TensorViewType, TileType, TileViewType
 
-if TYPE_CHECKING:
-    from reftile.interp.batched import Batch
-
 
 def _fault(op: Op, rule: str, message: str) -> ReftileError:
     return ReftileError(Diagnosis(rule, message, op.span, "run it with check=True to see where"))
@@ -60,7 +58,7 @@ def _tile_type(value: Any) -> TileType:
 # The grid, tokens and views
 
 
-def _make_block_id(op: Op, plan: Plan) -> Apply:
+def _make_block_id(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
         x, y, z = batch.shared.grid
         linear = batch.blocks
@@ -70,22 +68,22 @@ def _make_block_id(op: Op, plan: Plan) -> Apply:
             for i, n in zip(ids, (x, y, z), strict=True)
         ]
 
-    return apply  # type: ignore[return-value]
+    return apply
 
 
-def _make_num_blocks(op: Op, plan: Plan) -> Apply:
-    return lambda batch, values: [Tile(np.array(n, np.int32)) for n in batch.shared.grid]  # type: ignore[attr-defined]
+def _make_num_blocks(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
+    return lambda batch, values: [Tile(np.array(n, np.int32)) for n in batch.shared.grid]
 
 
-def _make_token(op: Op, plan: Plan) -> Apply:
+def _make_token(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     return lambda batch, values: (ROOT,)
 
 
-def _make_identity(op: Op, plan: Plan) -> Apply:
+def _make_identity(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     return lambda batch, values: (values[0],)
 
 
-def _make_tensor_view(op: Op, plan: Plan) -> Apply:
+def _make_tensor_view(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     type = op.results[0].type
     assert isinstance(type, TensorViewType)
     missing = [d for d in (*type.shape, *type.strides) if d is None]
@@ -103,16 +101,16 @@ def _make_tensor_view(op: Op, plan: Plan) -> Apply:
         strides = tuple(next(sizes) if s is None else s for s in type.strides)
         return (make_tensor_view(batch.shared.memory, type, address, shape, strides),)
 
-    return apply  # type: ignore[return-value]
+    return apply
 
 
-def _make_tile_view(op: Op, plan: Plan) -> Apply:
+def _make_tile_view(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     type = op.results[0].type
     assert isinstance(type, TileViewType)
     return lambda batch, values: (make_tile_view(type, values[0]),)
 
 
-def _make_extents(op: Op, plan: Plan) -> Apply:
+def _make_extents(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     carriers = [_tile_type(r).dtype.carrier for r in op.results]
 
     def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
@@ -120,7 +118,7 @@ def _make_extents(op: Op, plan: Plan) -> Apply:
         sizes = view.shape if isinstance(view, TensorView) else view.space
         return [Tile(np.array(n, np.int64).astype(c)) for n, c in zip(sizes, carriers, strict=True)]
 
-    return apply  # type: ignore[return-value]
+    return apply
 
 
 # Views
@@ -166,7 +164,7 @@ def _each(batch: Batch, index: list[Any], view: TileView) -> Iterator[tuple[int,
         )
 
 
-def _make_load_view(op: Op, plan: Plan) -> Apply:
+def _make_load_view(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     type, view_type = op.results[0].type, op.operands[0].type
     assert isinstance(type, TileType) and isinstance(view_type, TileViewType)
     padding = padding_value(view_type) or 0
@@ -188,7 +186,7 @@ def _make_load_view(op: Op, plan: Plan) -> Apply:
                 _load_one(batch, op, view, at, data[row], dtype)
         return Tile(data[0] if same else data), ROOT
 
-    return apply  # type: ignore[return-value]
+    return apply
 
 
 def _load_one(
@@ -213,7 +211,7 @@ def _places_of_view(
     return resolve_elements(batch.shared.memory, elements(view, arrays), dtype, fault)
 
 
-def _make_store_view(op: Op, plan: Plan) -> Apply:
+def _make_store_view(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     type = op.operands[0].type
     assert isinstance(type, TileType)
     dtype = memory_dtype(type.element)
@@ -233,7 +231,7 @@ def _make_store_view(op: Op, plan: Plan) -> Apply:
             _store_one(batch, op, view, at, data[row], dtype)
         return (ROOT,)
 
-    return apply  # type: ignore[return-value]
+    return apply
 
 
 def _store_one(
@@ -270,7 +268,7 @@ def _parts(
     return resolve(batch.shared.memory, addresses, active, dtype.storage.itemsize, fault)
 
 
-def _make_load_ptr(op: Op, plan: Plan) -> Apply:
+def _make_load_ptr(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     type = _tile_type(op.operands[0])
     dtype = pointee(type)
 
@@ -289,10 +287,10 @@ def _make_load_ptr(op: Op, plan: Plan) -> Apply:
                 flat[part.where], _ = read_places(part, dtype)
         return Tile(data), ROOT
 
-    return apply  # type: ignore[return-value]
+    return apply
 
 
-def _make_store_ptr(op: Op, plan: Plan) -> Apply:
+def _make_store_ptr(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     type = _tile_type(op.operands[0])
     dtype = pointee(type)
 
@@ -307,7 +305,7 @@ def _make_store_ptr(op: Op, plan: Plan) -> Apply:
                 write_places(part, dtype, flat[part.where], None)
         return (ROOT,)
 
-    return apply  # type: ignore[return-value]
+    return apply
 
 
 def _as_places(part: Run | Places) -> Places:
@@ -317,7 +315,7 @@ def _as_places(part: Run | Places) -> Places:
     return Places(part.buffer, offsets, np.arange(part.count), part.size_bytes)
 
 
-def _make_rmw(op: Op, plan: Plan) -> Apply:
+def _make_rmw(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     type = _tile_type(op.operands[0])
     dtype, mode = pointee(type), str(op.attributes["mode"])
 
@@ -341,10 +339,10 @@ def _make_rmw(op: Op, plan: Plan) -> Apply:
                 old[turn.where] = before
         return Tile(old.reshape(shape)), ROOT
 
-    return apply  # type: ignore[return-value]
+    return apply
 
 
-def _make_cas(op: Op, plan: Plan) -> Apply:
+def _make_cas(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     type = _tile_type(op.operands[0])
     dtype = pointee(type)
 
@@ -366,10 +364,10 @@ def _make_cas(op: Op, plan: Plan) -> Apply:
                 old[where] = before
         return Tile(old.reshape(shape)), ROOT
 
-    return apply  # type: ignore[return-value]
+    return apply
 
 
-def _make_red_view(op: Op, plan: Plan) -> Apply:
+def _make_red_view(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     view_type = op.operands[0].type
     assert isinstance(view_type, TileViewType)
     dtype, mode = memory_dtype(view_type.element), str(op.attributes["mode"])
@@ -386,13 +384,13 @@ def _make_red_view(op: Op, plan: Plan) -> Apply:
                 write_places(places, dtype, after, None)
         return (ROOT,)
 
-    return apply  # type: ignore[return-value]
+    return apply
 
 
 # Memory of the block, globals, assertions
 
 
-def _make_alloca(op: Op, plan: Plan) -> Apply:
+def _make_alloca(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     dtype = pointee(_tile_type(op.results[0]))
     count, alignment = op.attributes["num_elem"], op.attributes["alignment"]
     assert isinstance(count, int) and isinstance(alignment, int)
@@ -406,33 +404,33 @@ def _make_alloca(op: Op, plan: Plan) -> Apply:
         buffer.state = None
         return (Tile(buffer.address + np.arange(blocks, dtype=np.int64) * stride),)
 
-    return apply  # type: ignore[return-value]
+    return apply
 
 
-def _make_get_global(op: Op, plan: Plan) -> Apply:
+def _make_get_global(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
         buffer = batch.shared.globals.get(str(op.attributes["symbol"]))
         if buffer is None:
             raise _fault(op, "get_global.unknown", "the module has no such global")
         return (Tile(np.array(buffer.address, np.int64)),)
 
-    return apply  # type: ignore[return-value]
+    return apply
 
 
-def _make_assert(op: Op, plan: Plan) -> Apply:
+def _make_assert(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
         if not values[0].data.all():
             raise _fault(op, "assert.failed", str(op.attributes["message"]))
         return ()
 
-    return apply  # type: ignore[return-value]
+    return apply
 
 
-def _make_unsupported(op: Op, plan: Plan) -> Apply:
+def _make_unsupported(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     raise _fault(op, f"{op.name}.unsupported", f"`{op.name}` needs several devices")
 
 
-BATCHED_MAKERS: dict[str, Maker] = {
+BATCHED_MAKERS: dict[str, Maker[Batch]] = {
     "get_tile_block_id": _make_block_id,
     "get_num_tile_blocks": _make_num_blocks,
     "make_token": _make_token,

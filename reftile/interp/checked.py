@@ -72,8 +72,7 @@ def _check_output(launch: Launch, buffer: Buffer) -> None:
     if not bad.size:
         return
     offset = int(bad[0])
-    shadow = buffer.shadow
-    writer = shadow.writer_at(offset) if shadow is not None else None
+    writer = launch.shadow(buffer).writer_at(offset)
     notes = ()
     data: dict[str, object] = {"buffer": buffer.name, "address": buffer.address + offset}
     if writer is not None:

@@ -70,7 +70,7 @@ class Instance:
     """One execution of a step, to happen. `missing` inputs are cells still."""
 
     block: Block
-    step: Step
+    step: Step[Block]
     number: int
     inputs: list[Any]
     outputs: list[Cell]
@@ -87,10 +87,11 @@ class Launch:
     random: in which order the elements of one operation are done; None is the order of the tile.
     """
 
-    plan: Plan
+    plan: Plan[Block]
     grid: Index3
     memory: Memory
     order: Order = field(default_factory=Order)
+    shadows: dict[Buffer, Shadow] = field(default_factory=dict[Buffer, Shadow])
     globals: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
     progress: Literal["none", "occupancy_bound", "cooperative"] = "none"
     version: int = 0
@@ -120,9 +121,10 @@ class Launch:
 
     def shadow(self, buffer: Buffer) -> Shadow:
         """The shadow of a buffer, made on first use."""
-        if buffer.shadow is None:
-            buffer.shadow = Shadow(buffer, self.order)
-        return buffer.shadow
+        found = self.shadows.get(buffer)
+        if found is None:
+            found = self.shadows[buffer] = Shadow(buffer, self.order)
+        return found
 
 
 class Block:
@@ -157,7 +159,7 @@ class Block:
         self.id = launch.block_id(linear)
         self.env = env
         self.deferred = deferred
-        self.step: Step | None = None
+        self.step: Step[Block] | None = None
         self.number = self.sequence = self.pending = 0
         self.draining = False
         self.allocated: list[Buffer] = []
@@ -230,7 +232,7 @@ class Block:
 # Control
 
 
-def run_region(block: Block, region: PlanRegion) -> Run:
+def run_region(block: Block, region: PlanRegion[Block]) -> Run:
     """Run the steps of a region; gives how it ended and with which values (some may be cells)."""
     env, launch = block.env, block.launch
     outermost = len(block.allocated)
@@ -271,7 +273,7 @@ def _forced(value: Any) -> Generator[Cell, None, Any]:
     return value
 
 
-def _run_if(block: Block, step: Step) -> Generator[Cell | Stop, None, Ending | None]:
+def _run_if(block: Block, step: Step[Block]) -> Generator[Cell | Stop, None, Ending | None]:
     condition = yield from _forced(block.env[step.inputs[0]])
     block.step = step
     taken = block.scalar(condition, "branch", "the condition of `if`", step.op)
@@ -286,7 +288,7 @@ def _run_if(block: Block, step: Step) -> Generator[Cell | Stop, None, Ending | N
     return None
 
 
-def _run_for(block: Block, step: Step) -> Generator[Cell | Stop, None, Ending | None]:
+def _run_for(block: Block, step: Step[Block]) -> Generator[Cell | Stop, None, Ending | None]:
     env, op, region = block.env, step.op, step.regions[0]
     bounds: list[int] = []
     type = op.operands[0].type
@@ -323,7 +325,7 @@ def _run_for(block: Block, step: Step) -> Generator[Cell | Stop, None, Ending | 
     return None
 
 
-def _run_loop(block: Block, step: Step) -> Generator[Cell | Stop, None, Ending | None]:
+def _run_loop(block: Block, step: Step[Block]) -> Generator[Cell | Stop, None, Ending | None]:
     env, region = block.env, step.regions[0]
     carried = [env[s] for s in step.inputs]
     spin = _Spin(block, step, ends=False)
@@ -353,7 +355,7 @@ class _Spin:
     `block.stuck` is that version, or -1. A `for`, which ends, is never stuck.
     """
 
-    def __init__(self, block: Block, step: Step, ends: bool) -> None:
+    def __init__(self, block: Block, step: Step[Block], ends: bool) -> None:
         self.block, self.step, self.ends = block, step, ends
         self.version = block.launch.version
         self.count = 0
@@ -390,7 +392,7 @@ def _same(before: Any, after: Any) -> bool:
 # Deferred execution
 
 
-def _issue(block: Block, step: Step) -> bool:
+def _issue(block: Block, step: Step[Block]) -> bool:
     """Make an instance of a step, or run it now if it is pure; True for a memory operation."""
     env = block.env
     block.sequence += 1

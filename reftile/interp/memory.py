@@ -18,18 +18,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reftile.interp.order import Released
 from reftile.interp.values import Array, Mask
 from reftile.ir.dtypes import I64, DType
 from reftile.ir.numbers import decode, encode
 from reftile.ir.types import Element, PointerType
-
-if TYPE_CHECKING:
-    from reftile.interp.shadow import Shadow
 
 GUARD = 4096
 """Bytes between two buffers at least."""
@@ -77,7 +75,6 @@ class Buffer:
         "readable",
         "released",
         "restricted",
-        "shadow",
         "state",
         "visible",
         "writable",
@@ -98,8 +95,7 @@ class Buffer:
         self.freed = self.restricted = False
         self.owner_block = -1
         self.no_write = ""
-        self.shadow: Shadow | None = None
-        self.released: dict[int, Any] = {}
+        self.released: dict[int, Released] = {}
         self._units: dict[tuple[np.dtype[Any], int], Array] = {}
 
     def units(self, storage: np.dtype[Any], offset: int) -> Array:

@@ -19,12 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from reftile.ir.core import Op
-
-if TYPE_CHECKING:
-    from reftile.interp.memory import Buffer
 
 Clock: TypeAlias = Mapping[int, int]
 NO_CLOCK: Clock = {}
@@ -285,11 +282,11 @@ class Order:
 
     # Release and acquire
 
-    def acquire(self, event: Event, buffer: Buffer, offsets: list[int]) -> None:
+    def acquire(self, event: Event, released: dict[int, Released], offsets: list[int]) -> None:
         """Let an acquire that reads at `offsets` synchronise with the releases it reads from."""
         clock: dict[int, int] | None = None
         for offset in offsets:
-            found = buffer.released.get(offset)
+            found = released.get(offset)
             if found is None or not morally_strong(found.last, event):
                 continue
             for release, covered in found.heads:
@@ -301,9 +298,10 @@ class Order:
         if clock is not None:
             event.clock = clock
 
-    def publish(self, event: Event, buffer: Buffer, offsets: list[int], is_pair: bool) -> None:
+    def publish(
+        self, event: Event, released: dict[int, Released], offsets: list[int], is_pair: bool
+    ) -> None:
         """Note a write at `offsets`: a release begins, a pair carries on, any other ends."""
-        released = buffer.released
         if not released and not event.releases:
             return
         own: Heads = ((event, self.token(event).clock),) if event.releases else ()

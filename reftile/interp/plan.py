@@ -13,25 +13,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from reftile.interp.pure import Run, has_meaning, prepare
-from reftile.interp.values import Mask, Tile
+from reftile.interp.values import Mask, Report, Tile
 from reftile.ir.core import Block as IRBlock
 from reftile.ir.core import Kernel, Op, Region, Value
 from reftile.ir.diagnostics import Diagnosis, ReftileError
 from reftile.ir.types import TokenType
 
-if TYPE_CHECKING:
-    from reftile.interp.machine import Block
 
-Apply: TypeAlias = "Callable[[Block, list[Any]], Sequence[Any]]"
-"""`apply(block, values)`: the results of a step from the values of its inputs, on behalf of a
-block.
-"""
-Maker: TypeAlias = "Callable[[Op, Plan], Apply]"
+class Context(Protocol):
+    """On whose behalf a step runs: a block, or a batch of blocks."""
+
+    @property
+    def report(self) -> Report | None:
+        """Who is told of the elements at which a pure operation is undefined."""
+
+
+C = TypeVar("C", bound=Context)
+Apply: TypeAlias = Callable[[C, list[Any]], Sequence[Any]]
+"""`apply(context, values)`: the results of a step from the values of its inputs."""
+Maker: TypeAlias = "Callable[[Op, Plan[C]], Apply[C]]"
 """Make the function of a step that is not pure."""
 
 CONTROL = frozenset({"for", "if", "loop"})
@@ -40,7 +45,7 @@ NO_VALUE = 0
 
 
 @dataclass(slots=True, eq=False)
-class Step:
+class Step(Generic[C]):
     """One operation of a kernel.
 
     inputs: slots of the operands by port, NO_VALUE for an absent one, then of what its regions use
@@ -54,20 +59,20 @@ class Step:
     kind: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    apply: Apply
-    regions: tuple[PlanRegion, ...] = ()
+    apply: Apply[C]
+    regions: tuple[PlanRegion[C], ...] = ()
     spins: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class PlanRegion:
+class PlanRegion(Generic[C]):
     """The steps of a region, and how it ends: which terminator, with the values of which slots.
 
     captures: slots of what it uses from outside.
     """
 
     arguments: tuple[int, ...]
-    steps: list[Step]
+    steps: list[Step[C]]
     ending: str
     results: tuple[int, ...]
     end_op: Op
@@ -75,7 +80,7 @@ class PlanRegion:
 
 
 @dataclass(slots=True, eq=False)
-class Plan:
+class Plan(Generic[C]):
     """A kernel made ready.
 
     template: the environment of a new block: None at NO_VALUE, constants, and nothing elsewhere
@@ -86,13 +91,13 @@ class Plan:
     """
 
     kernel: Kernel
-    makers: Mapping[str, Maker]
+    makers: Mapping[str, Maker[C]]
     template: list[Any] = field(default_factory=lambda: [None])
     slots: dict[Value, int] = field(default_factory=dict[Value, int])
     used: set[Value] = field(default_factory=set[Value])
     known: set[Value] = field(default_factory=set[Value])
     uniform: set[Value] = field(default_factory=set[Value])
-    body: PlanRegion = field(init=False)
+    body: PlanRegion[C] = field(init=False)
 
     def slot(self, value: Value) -> int:
         """The slot of a value, given out on first sight."""
@@ -103,7 +108,7 @@ class Plan:
         return found
 
 
-def make_plan(kernel: Kernel, makers: Mapping[str, Maker]) -> Plan:
+def make_plan(kernel: Kernel, makers: Mapping[str, Maker[C]]) -> Plan[C]:
     """Make a kernel ready; `makers` has the operations that are neither pure nor control.
 
     Raises:
@@ -117,9 +122,9 @@ def make_plan(kernel: Kernel, makers: Mapping[str, Maker]) -> Plan:
     return plan
 
 
-def _plan_region(plan: Plan, block: IRBlock) -> PlanRegion:
+def _plan_region(plan: Plan[C], block: IRBlock) -> PlanRegion[C]:
     arguments = tuple(plan.slot(a) for a in block.arguments)
-    steps: list[Step] = []
+    steps: list[Step[C]] = []
     for op in block.ops[:-1]:
         if not _fold(plan, op):
             steps.append(_plan_op(plan, op))
@@ -144,7 +149,7 @@ def captured(block: IRBlock) -> list[Value]:
     return list(found)
 
 
-def _input_slots(plan: Plan, op: Op) -> tuple[int, ...]:
+def _input_slots(plan: Plan[Any], op: Op) -> tuple[int, ...]:
     slots: list[int] = []
     for argument in op.arguments:
         if isinstance(argument, tuple):
@@ -154,7 +159,7 @@ def _input_slots(plan: Plan, op: Op) -> tuple[int, ...]:
     return tuple(slots)
 
 
-def _plan_op(plan: Plan, op: Op) -> Step:
+def _plan_op(plan: Plan[C], op: Op) -> Step[C]:
     inputs = _input_slots(plan, op)
     regions = tuple(_plan_region(plan, r.block) for r in op.regions)
     outputs = tuple(plan.slot(r) for r in op.results)
@@ -198,11 +203,11 @@ def _waits(op: Op) -> bool:
     return effects == "atomic" or (effects == "read" and op.attributes.get("ordering") != "weak")
 
 
-def _no_apply(block: Block, values: list[Any]) -> Sequence[Any]:
+def _no_apply(context: Context, values: list[Any]) -> Sequence[Any]:
     raise NotImplementedError("control is run by the machine")
 
 
-def _is_uniform(plan: Plan, op: Op) -> bool:
+def _is_uniform(plan: Plan[Any], op: Op) -> bool:
     if op.name == "get_tile_block_id" or op.regions:
         return False
     if any(isinstance(r.type, TokenType) for r in op.results):
@@ -210,12 +215,12 @@ def _is_uniform(plan: Plan, op: Op) -> bool:
     return all(v in plan.uniform or v in plan.known for v in op.operands)
 
 
-def _once(apply: Apply) -> Apply:
+def _once(apply: Apply[C]) -> Apply[C]:
     kept: list[Sequence[Any]] = []
 
-    def apply_once(block: Block, values: list[Any]) -> Sequence[Any]:
+    def apply_once(context: C, values: list[Any]) -> Sequence[Any]:
         if not kept:
-            kept.append(apply(block, values))
+            kept.append(apply(context, values))
         return kept[0]
 
     return apply_once
@@ -232,7 +237,7 @@ def _refuse(rule: str, message: str, where: Mask) -> None:
     raise _Reported
 
 
-def _fold(plan: Plan, op: Op) -> bool:
+def _fold(plan: Plan[Any], op: Op) -> bool:
     """Evaluate an operation on constants, unless it breaks a rule: that must be reached."""
     if op.name in plan.makers or op.name in CONTROL or op.regions:
         return False
@@ -258,34 +263,42 @@ def _runner(op: Op) -> Run:
 
 
 def _pure(
-    op: Op, plan: Plan, count: int, regions: tuple[PlanRegion, ...], captures: tuple[int, ...]
-) -> Apply:
+    op: Op,
+    plan: Plan[C],
+    count: int,
+    regions: tuple[PlanRegion[C], ...],
+    captures: tuple[int, ...],
+) -> Apply[C]:
     run = _runner(op)
+
+    def apply_alone(context: C, values: list[Any]) -> Sequence[Any]:
+        return run(values, None, context.report)
+
     if not regions:
-        return lambda block, values: run(values, None, block.report)
+        return apply_alone
     by_region = dict(zip(op.regions, regions, strict=True))
 
-    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+    def apply(context: C, values: list[Any]) -> Sequence[Any]:
         env = list(plan.template)
         for slot, value in zip(captures, values[count:], strict=True):
             env[slot] = value
 
         def run_region(region: Region, tiles: Sequence[Tile]) -> tuple[Tile, ...]:
-            return run_pure_region(block, by_region[region], env, tiles)
+            return run_pure_region(context, by_region[region], env, tiles)
 
-        return run(values[:count], run_region, block.report)
+        return run(values[:count], run_region, context.report)
 
     return apply
 
 
 def run_pure_region(
-    block: Block, region: PlanRegion, env: list[Any], tiles: Sequence[Tile]
+    context: C, region: PlanRegion[C], env: list[Any], tiles: Sequence[Tile]
 ) -> tuple[Tile, ...]:
     """Run a region of `reduce` or `scan` on tiles and give what it yields."""
     for slot, tile in zip(region.arguments, tiles, strict=True):
         env[slot] = tile
     for step in region.steps:
-        results = step.apply(block, [env[i] for i in step.inputs])
+        results = step.apply(context, [env[i] for i in step.inputs])
         for slot, result in zip(step.outputs, results, strict=True):
             env[slot] = result
     return tuple(env[s] for s in region.results)
