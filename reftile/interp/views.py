@@ -140,7 +140,8 @@ def region(view: TileView, index: Index) -> tuple[Index, Index]:
 def window(view: TileView, origin: Index, extents: Index) -> Array:
     """The storage units of a region, as a view of memory."""
     assert view.array is not None
-    return view.array[tuple(slice(o, o + e) for o, e in zip(origin, extents, strict=True))]
+    # The dots keep a view of rank 0 a view: without them it would be a copy of its element.
+    return view.array[(..., *(slice(o, o + e) for o, e in zip(origin, extents, strict=True)))]
 
 
 @dataclass(slots=True)
