@@ -16,6 +16,7 @@ from reftile.interp.access import pointee
 from reftile.interp.atomics import combine, rounds
 from reftile.interp.batch import Batch
 from reftile.interp.memory import (
+    Buffer,
     Places,
     Run,
     memory_dtype,
@@ -48,6 +49,13 @@ from reftile.ir.types import TensorViewType, TileType, TileViewType
 
 def _fault(op: Op, rule: str, message: str) -> ReftileError:
     return ReftileError(Diagnosis(rule, message, op.span, "run it with check=True to see where"))
+
+
+def _check_writable(op: Op, buffer: Buffer | None) -> None:
+    """Protect what the host has protected: it may lie in memory that cannot be written at all."""
+    if buffer is not None and not buffer.writable:
+        message = f"`{op.name}` writes `{buffer.name}`, which may only be read"
+        raise _fault(op, "access.read_only", message)
 
 
 def _tile_type(value: Any) -> TileType:
@@ -218,6 +226,7 @@ def _make_store_view(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
 
     def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
         tile, view = values[0], values[1]
+        _check_writable(op, view.tensor.buffer)
         index = _indices(batch, values[2:-1], op, view)
         if view.array is not None and view.sparse < 0:
             tiles, counts = _tiles(view)
@@ -244,6 +253,7 @@ def _store_one(
         return
     flat = data.reshape(-1)
     for places in _places_of_view(batch, op, view, index, dtype):
+        _check_writable(op, places.buffer)
         write_places(places, dtype, flat[places.where], None)
 
 
@@ -299,6 +309,7 @@ def _make_store_ptr(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
         shape = _batch_shape(batch, type, destination, value, mask)
         flat = np.broadcast_to(value.data, shape).reshape(-1)
         for part in _parts(batch, op, shape, destination, mask, dtype):
+            _check_writable(op, part.buffer)
             if isinstance(part, Run):
                 write_run(part, dtype, flat, None)
             else:
@@ -326,6 +337,7 @@ def _make_rmw(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
         data = np.broadcast_to(argument.data, shape).reshape(-1)
         old = np.zeros(prod(shape), dtype.carrier)
         for part in _parts(batch, op, shape, pointers, mask, dtype):
+            _check_writable(op, part.buffer)
             places = _as_places(part)
             for chosen in rounds(places.offsets):
                 turn = Places(
@@ -353,6 +365,7 @@ def _make_cas(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
         value = np.broadcast_to(new.data, shape).reshape(-1)
         old = wanted.copy()
         for part in _parts(batch, op, shape, pointers, mask, dtype):
+            _check_writable(op, part.buffer)
             places = _as_places(part)
             for chosen in rounds(places.offsets):
                 at, where = places.offsets[chosen], places.where[chosen]
@@ -379,6 +392,7 @@ def _make_red_view(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
         for row, at in _each(batch, index, view):
             flat = data[row].reshape(-1)
             for places in _places_of_view(batch, op, view, at, dtype):
+                _check_writable(op, places.buffer)
                 before, _ = read_places(places, dtype)
                 after = combine(mode, before, flat[places.where], dtype)
                 write_places(places, dtype, after, None)

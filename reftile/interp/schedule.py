@@ -21,7 +21,7 @@ from reftile.ir.diagnostics import Diagnosis, ReftileError, Span
 Schedule = Literal["program", "topo", "adversarial"]
 Finished = Callable[[Block], None]
 
-MOST_ROUNDS = 10_000
+MOST_ROUNDS = 1_000
 """Times that all blocks may look at memory in turn without anybody changing it."""
 MOST_PENDING = 4_096
 """Instances that may be ready at the same time; beyond it, control waits."""

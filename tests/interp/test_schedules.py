@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reftile.interp import schedule as schedule_module
 from reftile.interp.launch import Interrupted, interpret
 from reftile.ir.core import Module
 from reftile.ir.diagnostics import ReftileError
@@ -174,6 +175,25 @@ def test_a_circle_of_waiting_blocks_is_a_deadlock(schedule: Any) -> None:
         "block (0, 0, 0) waits for a change of element 1 of `flags`",
         "block (1, 0, 0) waits for a change of element 0 of `flags`",
     ]
+
+
+@pytest.mark.parametrize("chosen", ["program", "topo", "adversarial"])
+def test_looking_in_vain_for_too_long_is_a_livelock(chosen: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(schedule_module, "MOST_ROUNDS", 20)
+    body = """
+    loop %zero body(%n: tile<i32>) {
+      %v, %u = load_ptr_tko %flag {ordering = relaxed, scope = device} : tile<i32>, token
+      %up = cmpi %v, %one {predicate = equal, signedness = signed} : tile<i1>
+      if %up then {
+        break
+      }
+      %next = addi %n, %one : tile<i32>
+      continue %next
+    }"""
+    module = program("%flag: tile<ptr<i32>>", body, COOPERATIVE)
+    found = violation(module, 2, [zeros(1, np.int32)], schedule=chosen)
+    assert found.rule == "progress.livelock"
+    assert "element 0 of `flag`" in found.notes[0][0]
 
 
 @pytest.mark.parametrize("schedule", ["program", "topo", "adversarial"])
