@@ -107,6 +107,9 @@ def read_parameters(function: Callable[..., object]) -> tuple[Parameter, ...]:
     return tuple(parameters)
 
 
+_KINDS = (ArrayAnnotation, ScalarAnnotation, ListAnnotation)
+
+
 def _read(name: str, hint: object, constant: bool) -> Parameter:
     metadata: tuple[object, ...] = ()
     inner = hint
@@ -114,6 +117,13 @@ def _read(name: str, hint: object, constant: bool) -> Parameter:
         inner, *rest = get_args(hint)
         metadata = tuple(rest)
     constant = constant or any(isinstance(m, ConstantAnnotation) for m in metadata)
+    kinds = [m for m in metadata if isinstance(m, _KINDS)]
+    if len(kinds) + constant > 1:
+        raise fail(
+            "lang.annotation",
+            f"the annotations of `{name}` exclude each other",
+            hint="a parameter is a constant, an array, a number or a list",
+        )
     array = next((m for m in metadata if isinstance(m, ArrayAnnotation)), None)
     scalar = next((m for m in metadata if isinstance(m, ScalarAnnotation)), None)
     listed = next((m for m in metadata if isinstance(m, ListAnnotation)), None)

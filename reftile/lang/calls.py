@@ -28,6 +28,7 @@ from reftile.lang.values import (
     Tile,
     TiledView,
     describe,
+    is_record,
     is_static,
     items_of,
 )
@@ -107,6 +108,8 @@ def _other(t: Trace, function: Any, arguments: Arguments, keywords: Keywords) ->
     known = all(is_static(a) for a in (*arguments, *keywords.values()))
     if twin is not None and not known:
         return twin.trace(t, arguments, keywords)
+    if is_record(function) and callable(function):
+        return call(t, type(function).__call__, [function, *arguments], keywords)
     if _makes_record(function) or (known and _is_computable(function)):
         return static(t, lambda: function(*arguments, **keywords))
     if getattr(function, "is_reftile_kernel", False):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from enum import Enum
 from types import EllipsisType
 from typing import cast
@@ -28,7 +30,7 @@ from reftile.lang.operators import (
     truth_tile,
     unary,
 )
-from reftile.lang.source import FunctionSource
+from reftile.lang.source import FunctionSource, assigned_names
 from reftile.lang.trace import static_number
 from reftile.lang.values import (
     Array,
@@ -59,8 +61,19 @@ def evaluate(frame: Frame, node: ast.AST) -> object:
     handler = _HANDLERS.get(type(node))
     with frame.trace.at(frame.span(node)):
         if handler is None:
-            raise frame.unsupported(node, f"`{type(node).__name__}` expressions")
+            what = _PYTHON_NAMES.get(type(node), f"`{type(node).__name__}` expressions")
+            raise frame.unsupported(node, what)
         return handler(frame, node)
+
+
+_PYTHON_NAMES: dict[type[ast.AST], str] = {
+    ast.Set: "a set",
+    ast.SetComp: "a set",
+    ast.DictComp: "a dictionary comprehension",
+    ast.Yield: "`yield`",
+    ast.YieldFrom: "`yield`",
+    ast.Await: "`await`",
+}
 
 
 def _constant(frame: Frame, node: ast.AST) -> object:
@@ -261,6 +274,10 @@ def read_attribute(frame: Frame, node: ast.AST, owner: object, attribute: str) -
             f"{describe(owner)} has no attribute `{attribute}`",
             "it has " + ", ".join(known),
         )
+    if is_record(owner):
+        found = inspect.getattr_static(type(owner), attribute, None)
+        if isinstance(found, property) and found.fget is not None:
+            return frame.trace.call(found.fget, owner)
     if is_record(owner) or isinstance(owner, (str, tuple, range, slice, DType, Enum)):
         plain = cast("object", owner)
         return static(frame.trace, lambda: getattr(plain, attribute))
@@ -483,27 +500,31 @@ def _lambda(frame: Frame, node: ast.AST) -> object:
 def _comprehension(frame: Frame, node: ast.AST) -> object:
     found = cast("ast.ListComp", node)
     results: list[object] = []
-    outer = dict(frame.names)
+    inner = replace(frame, names=dict(frame.names))
+    own = assigned_names([ast.Expr(g.target) for g in found.generators])
+    inner.local_names |= frozenset(own)
 
-    def run(generators: list[ast.comprehension]) -> None:
+    def run(generators: list[ast.comprehension], around: Frame) -> None:
         if not generators:
-            results.append(evaluate(frame, found.elt))
+            results.append(evaluate(inner, found.elt))
             return
         first, *rest = generators
-        for item in iterate(frame, first.iter, _iterable(frame, first.iter)):
-            assign_target(frame, first.target, item)
-            conditions = [evaluate(frame, c) for c in first.ifs]
+        items = iterate(around, first.iter, _iterable(around, first.iter))
+        if around is frame:  # the first iterable is outside the scope of the comprehension
+            for name in own:
+                inner.names.pop(name, None)
+        for item in items:
+            assign_target(inner, first.target, item)
+            conditions = [evaluate(inner, c) for c in first.ifs]
             run_time = next((c for c in conditions if is_run_time(c)), None)
             if run_time is not None:
                 raise frame.error(
                     node, "comprehension", "a condition here must be known when compiling"
                 )
             if all(truth(frame.trace, c) for c in conditions):
-                run(rest)
+                run(rest, inner)
 
-    run(found.generators)
-    frame.names.clear()
-    frame.names.update(outer)
+    run(found.generators, frame)
     return results
 
 

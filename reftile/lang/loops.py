@@ -28,7 +28,7 @@ from reftile.lang.merge import Conflict, Same, Slot, fits, join, pack, slot_type
 from reftile.lang.operators import is_run_time, truth, truth_tile
 from reftile.lang.source import assigned_names, leaves_loop, returns
 from reftile.lang.trace import static_number
-from reftile.lang.values import Tile, Undefined, describe, is_static
+from reftile.lang.values import Tile, Undefined, describe, is_static, items_of
 
 Execute: TypeAlias = Callable[[Frame, list[ast.stmt]], Outcome]
 Slots: TypeAlias = dict[str, Slot]
@@ -331,10 +331,12 @@ def _break_if(frame: Frame, condition: Tile) -> None:
 
 
 def trace_while(frame: Frame, node: ast.While, execute: Execute) -> Outcome:
-    """Trace a `while` loop; a condition that is false now leaves nothing."""
+    """Trace a `while` loop. One that empties a tuple is unrolled."""
     t = frame.trace
     if node.orelse:
         raise frame.unsupported(node, "`else` after a loop")
+    if isinstance(node.test, ast.Name) and items_of(evaluate(frame, node.test)) is not None:
+        return _unroll_while(frame, node, execute)
 
     def run(arguments: list[Value]) -> Outcome:
         condition = evaluate(frame, node.test)
@@ -349,6 +351,22 @@ def trace_while(frame: Frame, node: ast.While, execute: Execute) -> Outcome:
 
     body, slots = _settle(frame, _carried(frame, node), None, run, True)
     return _finish_loop(frame, body, slots, [], None)
+
+
+def _unroll_while(frame: Frame, node: ast.While, execute: Execute) -> Outcome:
+    outer, frame.loop = frame.loop, UnrolledLoop(frame.trace.block)
+    try:
+        for _ in range(frame.trace.options.longest_unrolling):
+            if not truth(frame.trace, evaluate(frame, node.test)):
+                return Flow.NEXT
+            outcome = execute(frame, node.body)
+            if outcome is Flow.BREAK:
+                return Flow.NEXT
+            if isinstance(outcome, Returned) or outcome is Flow.ENDED:
+                return outcome
+    finally:
+        frame.loop = outer
+    raise frame.error(node, "unrolled", "this loop is unrolled and does not end")
 
 
 def _finish_loop(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, cast
 
 from reftile.lang import arithmetic
 from reftile.lang.dtypes import as_dtype, bool_
 from reftile.lang.names.matrix import matmul
 from reftile.lang.trace import Trace
-from reftile.lang.values import Tile, describe, is_number, is_static, items_of
+from reftile.lang.values import Tile, describe, is_number, is_record, is_static, items_of
 
 Binary = Callable[[object, object], object]
 
@@ -82,7 +83,7 @@ def static(t: Trace, compute: Callable[[], object]) -> object:
 
 def binary(t: Trace, op: type[ast.operator], x: object, y: object) -> object:
     """`x op y`."""
-    if not (isinstance(x, Tile) or isinstance(y, Tile)):
+    if not (isinstance(x, Tile) or isinstance(y, Tile) or is_record(x) or is_record(y)):
         sequence, other = items_of(x), items_of(y)
         if sequence is not None and other is not None and op is ast.Add:
             return static(t, lambda: STATIC_BINARY[op](x, y))
@@ -90,8 +91,11 @@ def binary(t: Trace, op: type[ast.operator], x: object, y: object) -> object:
             return static(t, lambda: STATIC_BINARY[op](x, y))
         if sequence is not None and isinstance(y, int) and op is ast.Mult:
             return sequence * y
-    if op is ast.MatMult:
+    if op is ast.MatMult and not is_record(x) and not is_record(y):
         return matmul.implementation(t, x, y)
+    overloaded = _overloaded(t, _METHODS[op], x, y)
+    if overloaded is not NotImplemented:
+        return overloaded
     for side in (x, y):
         if not isinstance(side, Tile) and not is_number(side) and not _is_index(side):
             raise t.error(
@@ -103,6 +107,34 @@ def binary(t: Trace, op: type[ast.operator], x: object, y: object) -> object:
             )
     lhs, rhs = arithmetic.operand(t, x, "`x`"), arithmetic.operand(t, y, "`y`")
     return _tile_binary(t, op, lhs, rhs)
+
+
+_METHODS: dict[type[ast.AST], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "truediv",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+    ast.BitXor: "xor",
+    ast.LShift: "lshift",
+    ast.RShift: "rshift",
+    ast.MatMult: "matmul",
+}
+
+
+def _overloaded(t: Trace, method: str, x: object, y: object) -> object:
+    """What a dataclass of the user's makes of an operator; NotImplemented if nothing."""
+    for owner, name, other in ((x, f"__{method}__", y), (y, f"__r{method}__", x)):
+        function = getattr(type(owner), name, None) if is_record(owner) else None
+        if isinstance(function, FunctionType):
+            result = t.call(function, owner, other)
+            if result is not NotImplemented:
+                return result
+    return NotImplemented
 
 
 def _is_index(value: object) -> bool:
@@ -222,7 +254,7 @@ def _contains(t: Trace, x: object, y: object) -> object:
     """`x in y`: known now, or the comparisons with all items joined by `or`."""
     if is_static(x) and is_static(y):
         return bool(static(t, lambda: cast("list[object]", y).__contains__(x)))
-    items = items_of(y)
+    items = tuple(cast("dict[object, object]", y)) if isinstance(y, dict) else items_of(y)
     if items is None:
         raise t.error("operator", f"`in` takes a tuple here, found {describe(y)}")
     result: object = False

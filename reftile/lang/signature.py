@@ -73,7 +73,7 @@ class GroupSpec:
 
     name: str
     items: tuple[Spec, ...]
-    is_list: bool = False
+    kind: type = tuple
 
 
 Spec: TypeAlias = ArraySpec | ScalarSpec | ConstantSpec | GroupSpec
@@ -122,7 +122,7 @@ def _key(spec: Spec) -> object:
     if isinstance(spec, ConstantSpec):
         return (spec.name, freeze(spec.value))
     if isinstance(spec, GroupSpec):
-        return (spec.name, spec.is_list, *map(_key, spec.items))
+        return (spec.name, spec.kind, *map(_key, spec.items))
     return spec
 
 
@@ -183,11 +183,17 @@ def _specialise(
         return ConstantSpec(parameter.name, _constant(parameter, argument))
     if isinstance(argument, (tuple, list)):
         items = cast("Sequence[object]", argument)
+        if parameter.items and len(items) != len(parameter.items):
+            raise fail(
+                "lang.argument.tuple",
+                f"`{parameter.name}` is annotated as {len(parameter.items)} items, "
+                f"found {len(items)}",
+            )
         specs = tuple(
             _specialise(parameter.item(i), item, arrays, groups, values)
             for i, item in enumerate(items)
         )
-        return GroupSpec(parameter.name, specs, isinstance(argument, list))
+        return GroupSpec(parameter.name, specs, type(cast("object", argument)))
     if looks_like_array(argument):
         return _array(parameter, next(arrays), next(groups), values)
     if argument is None:
@@ -280,7 +286,9 @@ def _bind(t: Trace, spec: Spec, arguments: Iterator[Value]) -> object:
             return Tile(next(arguments), spec.dtype)
         case GroupSpec():
             items = [_bind(t, item, arguments) for item in spec.items]
-            return items if spec.is_list else tuple(items)
+            if hasattr(spec.kind, "_fields"):
+                return spec.kind(*items)
+            return items if issubclass(spec.kind, list) else tuple(items)
         case ArraySpec():
             return _bind_array(t, spec, arguments)
 

@@ -102,7 +102,7 @@ def _share(block: Block, known: dict[object, Op], mapping: dict[Value, Value]) -
 
 def drop_unused(kernel: Kernel) -> None:
     """Remove what no effect depends on: pure operations, carried values, results of branches."""
-    while _drop_unchanged(kernel):
+    while _drop_unchanged(kernel) or _merge_equal(kernel):
         pass
     live = _Liveness(kernel).live
     _sweep(kernel.body.block, live)
@@ -258,3 +258,47 @@ def _drop_unchanged(kernel: Kernel) -> bool:
                 inner.replace_operands(mapping)
             return True
     return False
+
+
+def _merge_equal(kernel: Kernel) -> bool:
+    """Use one of two values that a loop carries, or an `if` gives, when they are always equal."""
+    for op in kernel.walk():
+        if op.name not in ("for", "loop", "if"):
+            continue
+        mapping = _equal_results(op) if op.name == "if" else _equal_carried(op)
+        if any(v in o.operands for v in mapping for o in kernel.walk()):
+            for inner in kernel.walk():
+                inner.replace_operands(mapping)
+            return True
+    return False
+
+
+def _equal_results(op: Op) -> dict[Value, Value]:
+    given = [y.operands for y in yields(op)]
+    first: dict[tuple[Value, ...], Value] = {}
+    mapping: dict[Value, Value] = {}
+    for i, result in enumerate(op.results):
+        kept = first.setdefault(tuple(values[i] for values in given), result)
+        if kept is not result:
+            mapping[result] = kept
+    return mapping
+
+
+def _equal_carried(op: Op) -> dict[Value, Value]:
+    block, head = op.regions[0].block, int(op.name == "for")
+    initial = op.arguments[-1]
+    assert isinstance(initial, tuple)
+    again = [e.operands for e in exits(block, "continue")]
+    arguments = block.arguments[head:]
+    mapping: dict[Value, Value] = {}
+    for j, second in enumerate(arguments):
+        for i, first in enumerate(arguments[:j]):
+            own = (first, second)
+            if initial[i] is initial[j] and all(
+                values[i] is values[j] or (values[i], values[j]) == own for values in again
+            ):
+                mapping[second] = first
+                if head:
+                    mapping[op.results[j]] = op.results[i]
+                break
+    return mapping

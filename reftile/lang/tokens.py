@@ -41,6 +41,8 @@ def insert_tokens(kernel: Kernel) -> None:
     inserter = _Inserter(kernel)
     inserter.block(kernel.body.block, {}, [])
     drop_unused(kernel)
+    _prune_joins(kernel)
+    drop_unused(kernel)
 
 
 # Which memory an operation touches
@@ -334,6 +336,39 @@ def _awaited(access: Access, state: State) -> tuple[Value, ...]:
                 tokens.extend(value)
     tokens.extend(state.get(ACQUIRED, ()))
     return tuple(tokens)
+
+
+DEEPEST_SEARCH = 8
+"""Operations that the search for an older token looks back over."""
+
+
+def _prune_joins(kernel: Kernel) -> None:
+    """Drop from a join what another of its tokens has waited for."""
+    mapping: dict[Value, Value] = {}
+    for op in kernel.walk():
+        op.replace_operands(mapping)
+        if op.name != "join_tokens":
+            continue
+        tokens = tuple(dict.fromkeys(op.operands))
+        older: set[Value] = set()
+        for token in tokens:
+            _collect_older(token, older, DEEPEST_SEARCH)
+        kept = tuple(t for t in tokens if t not in older)
+        op.arguments = (kept,)
+        if len(kept) == 1:
+            mapping[op.results[0]] = kept[0]
+    for op in kernel.walk():
+        op.replace_operands(mapping)
+
+
+def _collect_older(token: Value, into: set[Value], depth: int) -> None:
+    owner = token.owner
+    if not depth or not isinstance(owner, Op) or owner.regions:
+        return
+    for operand in owner.operands:
+        if operand.type == TOKEN and operand not in into:
+            into.add(operand)
+            _collect_older(operand, into, depth - 1)
 
 
 def infer_access(kernel: Kernel) -> None:

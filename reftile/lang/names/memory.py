@@ -10,7 +10,7 @@ from typing import cast
 
 from reftile.ir.core import Value
 from reftile.ir.types import TileType
-from reftile.lang.arithmetic import as_tile, broadcast, convert, floor_divide, spread, wrap
+from reftile.lang.arithmetic import as_tile, broadcast, floor_divide, operand, spread, wrap
 from reftile.lang.arithmetic import reshape as reshape_tile
 from reftile.lang.dtypes import DType
 from reftile.lang.enums import MemoryOrder, MemoryScope, PaddingMode
@@ -28,9 +28,9 @@ from reftile.lang.names.views import (
     tile_index,
     tile_view,
 )
-from reftile.lang.promote import promote
+from reftile.lang.promote import promote, promote_weak
 from reftile.lang.trace import Trace
-from reftile.lang.values import Array, Slice, Tile, Token, as_items, describe, is_number
+from reftile.lang.values import Array, Slice, Tile, Token, as_items, describe
 
 
 def with_token(t: Trace, token: object, result: Tile, new: Value) -> object:
@@ -49,22 +49,19 @@ def given_token(t: Trace, token: object) -> Value | None:
 
 
 def stored(t: Trace, value: object, dtype: DType, what: str = "the stored value") -> Tile:
-    """A value in the dtype of the memory it goes to; what would lose its meaning is refused."""
-    tile = as_tile(t, value, what=what)
-    if tile.dtype is dtype:
-        return tile
-    harmless = (
-        (tile.dtype.is_float and dtype.is_float)
-        or (tile.dtype.is_int and dtype.is_int)
-        or promote(tile.dtype, dtype) is dtype
-    )
-    if not harmless and not is_number(value):
+    """A value in the dtype of the memory it goes to, if promotion leads there."""
+    found = operand(t, value, what)
+    if isinstance(found, Tile):
+        name, fits = found.dtype.name, promote(found.dtype, dtype) is dtype
+    else:
+        name, fits = repr(found), promote_weak(dtype, found) in (dtype, None)
+    if not fits:
         raise t.error(
             "dtype.store",
-            f"{what} is {tile.dtype.name}, and the array holds {dtype.name}",
+            f"{what} is {name}, and the array holds {dtype.name}",
             f"convert it: .astype(ct.{dtype.name})",
         )
-    return convert(t, tile, dtype)
+    return as_tile(t, found, dtype)
 
 
 def _inbounds(t: Trace, check_bounds: object, rank: int) -> tuple[bool, ...] | None:
