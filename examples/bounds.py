@@ -157,7 +157,13 @@ class Estimate:
         error = _product_error(self, other, np.matmul) + gamma(count, wide) * size
         return Estimate(self.value @ other.value, error, wide)
 
-    # Rearranging changes nothing
+    # Choosing and rearranging change nothing
+
+    def where(self, mask: Any) -> Estimate:
+        """Exactly 0 where the mask is false."""
+        return Estimate(
+            np.where(mask, self.value, 0.0), np.where(mask, self.error, 0.0), self.dtype
+        )
 
     def __getitem__(self, index: Any) -> Estimate:
         return Estimate(self.value[index], self.error[index], self.dtype)
