@@ -417,7 +417,11 @@ def _mma_layouts(op: ops.Mmaf, warps: int) -> tuple[Layout, Layout, Layout]:
         raise fail("lower.mma", f"{lhs} by {rhs} is not lowered yet", op.span)
     (m, n), k = acc.shape, lhs.shape[1]
     across = 1
-    while across * across < warps and n // (2 * across) >= 8 and m * across * across * 4 <= n * warps * warps * 4:
+    while (
+        across * across < warps
+        and n // (2 * across) >= 8
+        and m * across * across * 4 <= n * warps * warps * 4
+    ):
         across *= 2
     down = warps // across
     if m % (16 * down) or n % (8 * across) or k % 16:
@@ -426,16 +430,16 @@ def _mma_layouts(op: ops.Mmaf, warps: int) -> tuple[Layout, Layout, Layout]:
 
 
 @cache
-def _warp_grid(
-    m: int, n: int, k: int, down: int, across: int
-) -> tuple[Layout, Layout, Layout]:
+def _warp_grid(m: int, n: int, k: int, down: int, across: int) -> tuple[Layout, Layout, Layout]:
     """Each warp has a rectangle of the result; warps go along n first."""
     rows, columns = m // down, n // across
     acc = read(f"mma.m16n8.d<{rows}x{columns}>")
     lhs = read(f"mma.m16n8k16.b16.a<{rows}x{k}>")
     rhs = read(f"mma.m16n8k16.b16.b<{k}x{columns}>")
 
-    def spread(layout: Layout, shape: tuple[int, int], steps: list[tuple[int, tuple[int, int]]]) -> Layout:
+    def spread(
+        layout: Layout, shape: tuple[int, int], steps: list[tuple[int, tuple[int, int]]]
+    ) -> Layout:
         places: dict[str, list[Digit | tuple[int, tuple[int, ...]]]] = {
             p: list(layout.digits(p)) for p in layout.places
         }

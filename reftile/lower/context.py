@@ -89,9 +89,7 @@ class Context:
         }
         missing = len(cls.definition.operands) - len(arguments)
         padded = (*arguments, *(None,) * missing)
-        return self.block.append(
-            cls(padded, tuple(types), kept, regions, self.span, tuple(names))
-        )
+        return self.block.append(cls(padded, tuple(types), kept, regions, self.span, tuple(names)))
 
     def value(
         self,
@@ -102,7 +100,7 @@ class Context:
         **attributes: Attribute | None,
     ) -> Value:
         """Append an operation of one result, and return that."""
-        return self.emit(cls, arguments, (type,), (name,), **attributes).results[0]
+        return self.emit(cls, arguments, (type,), (name,), (), **attributes).results[0]
 
     def inside(self, block: Block, build: Callable[[], None]) -> None:
         """Build into another block."""
@@ -154,7 +152,9 @@ class Context:
         if key not in self.constants:
             mask = (1 << type.dtype.bits) - 1
             dense = Dense.of_bits([number & mask], type)
-            self.constants[key] = self.value(ops.Constant, (), type, f"c{number}".replace("-", "m"), value=dense)
+            self.constants[key] = self.value(
+                ops.Constant, (), type, f"c{number}".replace("-", "m"), value=dense
+            )
         return self.constants[key]
 
     def binary(self, cls: type[Op], lhs: Number, rhs: Number, name: str = "") -> Value:
@@ -228,9 +228,7 @@ class Context:
 
     def shift_right(self, value: Value, count: int, name: str = "") -> Value:
         """Unsigned shift."""
-        return self.value(
-            ops.Shri, (value, self.number(count)), I32, name, signedness="unsigned"
-        )
+        return self.value(ops.Shri, (value, self.number(count)), I32, name, signedness="unsigned")
 
     # What is known
 

@@ -71,7 +71,7 @@ class _Role:
             return False
         if op.definition.is_terminator:
             return False
-        sources = frozenset().union(*(self.open.get(v, _NOTHING) for v in op.operands))
+        sources = frozenset[Op]().union(*(self.open.get(v, _NOTHING) for v in op.operands))
         return any(_conflicts(source, op) for source in sources)
 
     def _follow(self, op: Op) -> None:
@@ -158,9 +158,7 @@ def _sources(value: Value, inside: set[Op], open: dict[Value, Open]) -> Open:
 def _tokens_into(op: Op) -> list[Value]:
     """Tokens from outside that `op`, or an operation inside it, takes."""
     inside = {r for o in op.walk() for r in o.results}
-    return [
-        v for o in op.walk() for v in o.operands if v.type == TOKEN and v not in inside
-    ]
+    return [v for o in op.walk() for v in o.operands if v.type == TOKEN and v not in inside]
 
 
 def _conflicts(source: Op, op: Op) -> bool:
@@ -170,7 +168,10 @@ def _conflicts(source: Op, op: Op) -> bool:
         return op.name == "mma_start"
     if source.name == "load_buffer" and op.name == "load_buffer":
         return False
-    if source.name in ("load_buffer", "store_buffer") and op.name in ("load_buffer", "store_buffer"):
+    if source.name in ("load_buffer", "store_buffer") and op.name in (
+        "load_buffer",
+        "store_buffer",
+    ):
         return not _same_threads(source, op)
     return True
 
@@ -181,10 +182,6 @@ def _same_threads(source: Op, op: Op) -> bool:
         next(v.type for v in (*o.results, *o.operands) if isinstance(v.type, TileType))
         for o in (source, op)
     ]
-    places = [
-        next(v for v in o.operands if v.type.kind == "buffer") for o in (source, op)
-    ]
+    places = [next(v for v in o.operands if v.type.kind == "buffer") for o in (source, op)]
     first, second = tiles
-    return (
-        places[0] is places[1] and bool(first.layout) and first.layout == second.layout
-    )
+    return places[0] is places[1] and bool(first.layout) and first.layout == second.layout

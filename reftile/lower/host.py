@@ -1,8 +1,8 @@
 """The host's part of a kernel: launch shape, and parameters as expressions over its arguments.
 
-A launcher evaluates it (reftile.rt); nothing here touches a device. The expressions are texts of the
-records' expression language (spec/records.md) over the names of the pipe kernel's arguments, with `//` for
-unsigned division, so that a plan can be stored beside the machine code it belongs to.
+A launcher evaluates it (reftile.rt); nothing here touches a device. The expressions are texts of
+the records' expression language (spec/records.md) over the names of the pipe kernel's arguments,
+with `//` for unsigned division, so that a plan can be stored beside the machine code it belongs to.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from reftile.ir.types import PointerType, TensorMapType, TileType
 from reftile.lower.constants import constant_int
 
 TENSOR_DTYPES = {
-    "i8": "uint8", "f8e4m3": "uint8", "f8e5m2": "uint8", "i16": "uint16", "i32": "int32", "i64": "int64",
-    "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "tf32": "float32",
-}  # fmt: skip
+    "i8": "uint8", "f8e4m3": "uint8", "f8e5m2": "uint8", "i16": "uint16", "i32": "int32", "i64":
+    "int64", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "tf32":
+    "float32", }  # fmt: skip
 """Names of CUtensorMapDataType (cuda.h) in lower case for our element types."""
 
 

@@ -84,9 +84,7 @@ def lower_wait(context: Context, op: Op) -> None:
     assert isinstance(kind, BarrierType)
     address = barrier_address(context, op.barrier, op.slot)
     acquires = kind.scope == "cluster" and op.order == "acquire"
-    context.emit(
-        ops.WaitMbarrier, (address, context.scalar(op.phase)), cluster=acquires or None
-    )
+    context.emit(ops.WaitMbarrier, (address, context.scalar(op.phase)), cluster=acquires or None)
 
 
 def lower_sync_named(context: Context, op: Op) -> None:

@@ -1,12 +1,12 @@
 """Turn a `pipe` kernel into a `simt` kernel.
 
-Needs: parts with constant indices (unroll_loops), layouts of tiles (assign_layouts), barriers inside
-roles (derive_barriers). Leaves: a `simt` kernel of the same meaning without tokens, places or roles.
-Its parameters are those of the pipe kernel that threads read, and the descriptions of tensors that
-bulk copies use, with what the host must encode in their attributes.
+Needs: parts with constant indices (unroll_loops), layouts of tiles (assign_layouts), barriers
+inside roles (derive_barriers). Leaves: a `simt` kernel of the same meaning without tokens, places
+or roles. Its parameters are those of the pipe kernel that threads read, and the descriptions of
+tensors that bulk copies use, with what the host must encode in their attributes.
 
-Each chapter of spec/pipe*.md has a module with one function for each operation: roles and barriers in
-`lower_roles` and `lower_barriers`, copies in `lower_copies`, registers and shared memory in
+Each chapter of spec/pipe*.md has a module with one function for each operation: roles and barriers
+in `lower_roles` and `lower_barriers`, copies in `lower_copies`, registers and shared memory in
 `lower_transfers`, products in `lower_products`. This module does what is the same at both levels.
 """
 
@@ -147,10 +147,12 @@ def _prefetch_maps(context: Context) -> None:
     if first is None or not context.maps:
         return
     fetches = Block()
-    context.inside(
-        fetches,
-        lambda: [context.emit(ops.PrefetchTensorMap, (m,)) for m in context.maps.values()] and None,
-    )
+
+    def fetch() -> None:
+        for described in context.maps.values():
+            context.emit(ops.PrefetchTensorMap, (described,))
+
+    context.inside(fetches, fetch)
     block = first.then.block
     block.ops[:0] = fetches.ops
     for op in fetches.ops:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from reftile.ir import ops
+from reftile.ir.buffer_layout import parse_layout
 from reftile.ir.core import Op, Value
 from reftile.ir.types import BufferType, PendingType, TileType, Type
 from reftile.layout.atoms import memory
 from reftile.layout.descriptors import MatrixDescriptor, matrix_descriptor
 from reftile.layout.linear import Layout
-from reftile.ir.buffer_layout import parse_layout
-from functools import cache
 from reftile.lower.context import I64, Context, Place
 
 

@@ -8,7 +8,7 @@ guide, 65536 registers for a block, in eights).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from reftile.ir import ops
 from reftile.ir.core import Block, Op, Region
@@ -40,7 +40,7 @@ def enter_kernel(context: Context, offsets: Offsets) -> None:
     context.when(context.lead(), make)
 
 
-def lower_roles(context: Context, roles: list[Op], offsets: Offsets, lower: Lower) -> None:
+def lower_roles(context: Context, roles: Sequence[Op], offsets: Offsets, lower: Lower) -> None:
     """Branch to the role of each warp."""
     if not _ends_in_cluster_wait(roles[0]):
         barrier = context.number(0)
@@ -57,7 +57,9 @@ def _ends_in_cluster_wait(role: Op) -> bool:
     return isinstance(last, ops.ClusterWait)
 
 
-def _branch(context: Context, roles: list[Op], begin: int, offsets: Offsets, lower: Lower) -> None:
+def _branch(
+    context: Context, roles: Sequence[Op], begin: int, offsets: Offsets, lower: Lower
+) -> None:
     role, *rest = roles
     assert isinstance(role, ops.Role) and context.warp is not None
     end = begin + role.warps * role.replicas

@@ -1,4 +1,4 @@
-"""Tiles between registers and shared memory: matrices of 8x8 where the layouts allow, else vectors."""
+"""Tiles between registers and shared memory: matrices of 8x8 if layouts allow, else vectors."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Table = NDArray[np.int64]
 class Spread:
     """Where the elements of a fragment lie in a buffer, in bytes from its start.
 
-    registers: for register r of lane 0 of warp 0. lanes, warps: what each bit of their numbers adds by
-    exclusive or.
+    registers: for register r of lane 0 of warp 0. lanes, warps: what each bit of their numbers adds
+    by exclusive or.
     """
 
     registers: tuple[int, ...]
@@ -78,9 +78,7 @@ def _byte_offsets(buffer: BufferType) -> Table:
 
 
 def _steps(values: Table) -> tuple[int, ...]:
-    return tuple(
-        int(values[1 << i] ^ values[0]) for i in range((len(values) - 1).bit_length())
-    )
+    return tuple(int(values[1 << i] ^ values[0]) for i in range((len(values) - 1).bit_length()))
 
 
 def _apply(steps: tuple[int, ...], extent: int) -> Table:
@@ -124,7 +122,9 @@ def _store_scalar(context: Context, value: Value, address: Value) -> None:
     if context.role.is_elected:
         context.emit(ops.StoreShared, (value, address))
     else:
-        context.when(context.lead(), lambda: context.emit(ops.StoreShared, (value, address)) and None)
+        context.when(
+            context.lead(), lambda: context.emit(ops.StoreShared, (value, address)) and None
+        )
 
 
 def _are_matrices(spread: Spread) -> bool:
@@ -157,9 +157,7 @@ def _store_matrices(context: Context, tile: Value, spread: Spread, address: Numb
     for first in range(0, len(registers), 8):
         at = context.exclusive_or(inner, registers[first] & mask, "chunk")
         row = context.number(context.add(at, address, "row"))
-        context.emit(
-            ops.StoreMatrix, (tile, row), first=first, offset=registers[first] & ~mask
-        )
+        context.emit(ops.StoreMatrix, (tile, row), first=first, offset=registers[first] & ~mask)
 
 
 def _thread_offset(context: Context, lanes: tuple[int, ...], warps: tuple[int, ...]) -> Number:

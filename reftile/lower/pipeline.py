@@ -23,8 +23,8 @@ PIPE_TO_SIMT: tuple[Pass, ...] = (unroll_loops, assign_layouts, derive_barriers,
 class Lowered:
     """A kernel for a device.
 
-    ptx: the text. host: how to launch it. passes: what each pass did, with its text if that was kept.
-    code, assembly: the machine code and what ptxas says of it, if it was assembled.
+    ptx: the text. host: how to launch it. passes: what each pass did, with its text if that was
+    kept. code, assembly: the machine code and what ptxas says of it, if it was assembled.
     """
 
     ptx: str
@@ -34,9 +34,7 @@ class Lowered:
     assembly: Report | None = None
 
 
-def lower(
-    kernel: Kernel, target: str, assembled: bool = False, keep_text: bool = False
-) -> Lowered:
+def lower(kernel: Kernel, target: str, assembled: bool = False, keep_text: bool = False) -> Lowered:
     """Lower a `pipe` kernel. The kernel is changed: it ends up where the first passes leave it.
 
     target: what the kernel says it is for, such as "sm_90a".

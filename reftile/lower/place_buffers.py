@@ -13,7 +13,7 @@ from reftile.ir import ops
 from reftile.ir.buffer_layout import bit_offset, buffer_alignment, buffer_bytes, place_bytes
 from reftile.ir.core import Kernel, Op, Value
 from reftile.ir.types import BarrierType, BufferType, NamedBarrierType, RingType
-from reftile.lower.context import Context, I32, Number, Place
+from reftile.lower.context import I32, Context, Number, Place
 
 
 @dataclass(slots=True)
@@ -68,9 +68,7 @@ def place_buffers(kernel: Kernel) -> Offsets:
 def shared_address(context: Context, offset: int, index: Number = 0, size: int = 0) -> Value:
     """The address `offset + index * size` bytes into the block's shared memory."""
     if isinstance(index, int):
-        return context.value(
-            ops.SharedAddress, (), I32, "address", offset=offset + index * size
-        )
+        return context.value(ops.SharedAddress, (), I32, "address", offset=offset + index * size)
     start = context.value(ops.SharedAddress, (), I32, "start", offset=offset)
     moved = context.multiply(index, size, "moved")
     return context.number(context.add(moved, start, "address"))

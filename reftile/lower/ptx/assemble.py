@@ -22,8 +22,8 @@ class Report:
     """What the assembler says of one kernel.
 
     registers: what a thread enters with or uses, as ptxas counts. spill_bytes: stores and loads of
-    registers that did not fit, together. remarks: lines with codes C75xx, about products that it had
-    to serialise or budgets that it ignores. log: everything.
+    registers that did not fit, together. remarks: lines with codes C75xx, about products that it
+    had to serialise or budgets that it ignores. log: everything.
     """
 
     registers: int
@@ -66,8 +66,8 @@ def assemble(ptx: str, target: str, allow_spills: int = 0) -> tuple[bytes, Repor
 
     Raises:
         Bug: ptxas refuses the text, or remarks C75xx: the text is ours.
-        ReftileError: the kernel spills more than `allow_spills` bytes: the program asks for too many
-            registers.
+        ReftileError: the kernel spills more than `allow_spills` bytes: the program asks for too
+        many registers.
     """
     ptxas = find_ptxas()
     if ptxas is None:

@@ -1,10 +1,11 @@
 """Print a `simt` kernel as PTX.
 
-Control flow is structured: loops test at their end, behind one test before the first iteration; small branches
-become predicates. Elementwise operations take rows of the table; all others have a function in
-`shapes`, `memory` or `products`.
+Control flow is structured: loops test at their end, behind one test before the first iteration;
+small branches become predicates. Elementwise operations take rows of the table; all others have a
+function in `shapes`, `memory` or `products`.
 
-Source: PTX ISA 9.2. Directives of the header are those of `.version 8.6`, which drivers from CUDA 12.7 on read.
+Source: PTX ISA 9.2. Directives of the header are those of `.version 8.6`, which drivers from CUDA
+12.7 on read.
 """
 
 from __future__ import annotations
@@ -310,7 +311,7 @@ def _predicated(writer: Writer, block: Block, condition: str) -> None:
 
 
 def _if_rows(writer: Writer, op: Op) -> None:
-    """Each warp branches for itself: its rows are one group, or it would hold several conditions."""
+    """Each warp branches for itself; its rows are one group, so it holds one condition."""
     assert isinstance(op, ops.IfRows)
     condition = writer.elements(op.condition)
     if len(condition) != 1:

@@ -1,7 +1,7 @@
 """Instructions that move data: shared memory, matrices, bulk copies, copies of threads.
 
-Sources: PTX ISA 9.2, "Data Movement and Conversion Instructions"; cache policies as CUTLASS encodes them
-(cute/arch/copy_sm90_desc.hpp, TMA::CacheHintSm90).
+Sources: PTX ISA 9.2, "Data Movement and Conversion Instructions"; cache policies as CUTLASS encodes
+them (cute/arch/copy_sm90_desc.hpp, TMA::CacheHintSm90).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Instructions that multiply matrices.
 
-Source: PTX ISA 9.2, "Asynchronous Warpgroup Level Matrix Instructions" and "Warp Level Matrix Instructions".
+Source: PTX ISA 9.2, "Asynchronous Warpgroup Level Matrix Instructions" and "Warp Level Matrix
+Instructions".
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def _iota(writer: Writer, op: Op) -> None:
 
 
 def _thread_part(writer: Writer, layout: Layout) -> str:
-    """Add up what lane and warp contribute along a layout's one axis: their digits never overlap."""
+    """Add up what lane and warp contribute along a layout's one axis; digits do not overlap."""
     total = ""
     for place, source in (("lane", "%laneid"), ("warp", "%warpid_in_group")):
         digits = layout.digits(place)  # type: ignore[arg-type]

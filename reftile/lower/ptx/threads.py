@@ -1,7 +1,8 @@
 """Instructions of threads and barriers: who am I, meetings, phases, fences.
 
-Sources: PTX ISA 9.2, "Parallel Synchronization and Communication Instructions"; the cost of spellings on sm_90a as
-ptxas 13.0 assembles them (an unqualified `mbarrier.arrive.release.cluster` is a device-wide wait).
+Sources: PTX ISA 9.2, "Parallel Synchronization and Communication Instructions"; the cost of
+spellings on sm_90a as ptxas 13.0 assembles them (an unqualified `mbarrier.arrive.release.cluster`
+is a device-wide wait).
 """
 
 from __future__ import annotations
@@ -93,9 +94,7 @@ def _wait(writer: Writer, op: Op) -> None:
     address, phase = writer.one(op.address), writer.one(op.phase)
     order = ".acquire.cluster" if op.cluster else ""
     writer.label(label)
-    writer.line(
-        f"mbarrier.try_wait.parity{order}.shared::cta.b64 {done}, [{address}], {phase};"
-    )
+    writer.line(f"mbarrier.try_wait.parity{order}.shared::cta.b64 {done}, [{address}], {phase};")
     writer.line(f"@!{done} bra {label};")
 
 
@@ -127,5 +126,7 @@ THREADS: dict[str, Callable[[Writer, Op], None]] = {
     "order_fence": _fixed("fence.acq_rel.cta;"),
 }
 
-PREDICABLE = frozenset({"map_shared", "arrive_mbarrier", "wait_bulk", "commit_bulk", "store_shared"})
+PREDICABLE = frozenset(
+    {"map_shared", "arrive_mbarrier", "wait_bulk", "commit_bulk", "store_shared"}
+)
 """Operations of one instruction that must not run, and may be predicated, in threads not meant."""

@@ -76,9 +76,7 @@ class Writer:
     held: dict[Value, Held] = field(default_factory=dict[Value, Held])
     count: int = 0
     guard: str = ""
-    loops: list[Callable[[Op, str], None]] = field(
-        default_factory=list[Callable[[Op, str], None]]
-    )
+    loops: list[Callable[[Op, str], None]] = field(default_factory=list[Callable[[Op, str], None]])
 
     # Text
 
@@ -194,7 +192,7 @@ class Writer:
 
     def move(self, pairs: Sequence[tuple[str, str, str]]) -> None:
         """Move all at once: (type, target, source) each; cycles go through a new register."""
-        left = [(k, t, s) for k, t, s in pairs if t != s]
+        left: list[tuple[str, str, str]] = [m for m in pairs if m[1] != m[2]]
         while left:
             sources = {s for _, _, s in left}
             ready = [m for m in left if m[1] not in sources]
