@@ -253,10 +253,12 @@ def scatter(block: Block, parts: Sequence[Run | Places], access: Access, value: 
 # Elements by views
 
 
-def index_of(block: Block, access: Access, view: TileView, index: Sequence[Tile]) -> list[Array]:
+def index_of(
+    block: Block, access: Access, view: TileView, index: Sequence[Tile]
+) -> list[Array | int]:
     """The index of a view as arrays. All but the sparse one must lie in the index space."""
     op = access.op
-    found: list[Array] = []
+    found: list[Array | int] = []
     operands: Sequence[Value] = getattr(op, "index")  # noqa: B009
     for axis, tile in enumerate(index):
         if tile.poison is not None:
@@ -277,12 +279,12 @@ def index_of(block: Block, access: Access, view: TileView, index: Sequence[Tile]
                 f"{list(view.space)} of the view",
                 hint="guard the operation, or launch fewer blocks",
             )
-        found.append(np.asarray(value))
+        found.append(value)
     return found
 
 
 def parts_of_view(
-    block: Block, access: Access, view: TileView, index: Sequence[Array]
+    block: Block, access: Access, view: TileView, index: Sequence[Array | int]
 ) -> Sequence[Places]:
     """The places behind the tile of a view, element by element."""
 
@@ -304,11 +306,11 @@ class Window:
     is_whole: bool
 
 
-def window_of(view: TileView, index: Sequence[Array]) -> Window | None:
+def window_of(view: TileView, index: Sequence[Array | int]) -> Window | None:
     """The region at an index, or None if the view must be accessed element by element."""
     if view.grid is None or view.tensor.buffer is None:
         return None
-    at = tuple(int(i) for i in index)
+    at = tuple([int(i) for i in index])
     origin, extents = region(view, at)
     whole = extents == view.type.tile
     return Window(view.tensor.buffer, window(view, origin, extents), at, origin, extents, whole)

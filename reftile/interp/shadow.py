@@ -47,12 +47,30 @@ class Grid:
 
 @dataclass(slots=True, eq=False)
 class _Regions:
-    """The regions of one grid: their event sets, and the bytes they lie between."""
+    """The regions of one grid: their event sets, and the bytes between which they lie.
+
+    first, end: kept only once the buffer has a second grid; `end` is 0 before.
+    """
 
     grid: Grid
     sets: dict[tuple[int, ...], tuple[int, int, tuple[int, ...]]]
     first: int
     end: int
+
+    def reach(self) -> None:
+        """Work out the bytes between which all regions lie."""
+        for index, (_, _, extents) in self.sets.items():
+            self.reach_over(index, extents)
+
+    def reach_over(self, index: tuple[int, ...], extents: tuple[int, ...]) -> None:
+        """Let the bytes take in one region."""
+        grid = self.grid
+        first = end = grid.origin
+        for i, step, extent, stride in zip(index, grid.step, extents, grid.strides, strict=True):
+            first += i * step
+            end += i * step + (extent - 1) * stride
+        self.first = first if self.end == 0 else min(first, self.first)
+        self.end = max(end + grid.size_bytes, self.end)
 
 
 class Shadow:
@@ -80,9 +98,13 @@ class Shadow:
             Raced: with whom, and at which element.
         """
         if self.elements is None:
-            regions = self._regions(grid, index, extents)
+            regions = self.grids.get(grid)
+            if regions is None:
+                regions = self.grids[grid] = _Regions(grid, {}, 0, 0)
             self.written = self.written or event.is_write
-            if not self.written or (grid.disjoint and self._is_apart(regions)):
+            if not self.written or (
+                grid.disjoint and (len(self.grids) == 1 or self._is_apart(regions, index, extents))
+            ):
                 writers, readers, known = regions.sets.get(index, (0, 0, extents))
                 if known == extents:
                     writers, readers = self.order.meet(event, writers, readers)
@@ -90,25 +112,14 @@ class Shadow:
                     return
         self.touch(event, grid.offsets(index, extents))
 
-    def _regions(self, grid: Grid, index: tuple[int, ...], extents: tuple[int, ...]) -> _Regions:
-        """The regions of a grid, reaching over the one at `index`."""
-        first = end = grid.origin
-        for i, step, extent, stride in zip(index, grid.step, extents, grid.strides, strict=True):
-            first += i * step
-            end += i * step + (extent - 1) * stride
-        end += grid.size_bytes
-        regions = self.grids.get(grid)
-        if regions is None:
-            regions = self.grids[grid] = _Regions(grid, {}, first, end)
-        elif first < regions.first or end > regions.end:
-            regions.first = min(first, regions.first)
-            regions.end = max(end, regions.end)
-        return regions
-
-    def _is_apart(self, regions: _Regions) -> bool:
-        """True if no other grid reaches between the bytes of this one."""
-        if len(self.grids) == 1:
-            return True
+    def _is_apart(
+        self, regions: _Regions, index: tuple[int, ...], extents: tuple[int, ...]
+    ) -> bool:
+        """True if no other grid reaches between the bytes of this one, `index` included."""
+        for other in self.grids.values():
+            if other.end == 0:
+                other.reach()
+        regions.reach_over(index, extents)
         return all(
             other is regions or other.end <= regions.first or regions.end <= other.first
             for other in self.grids.values()
@@ -132,7 +143,7 @@ class Shadow:
             return self.order.tops[found]
         for grid, regions in self.grids.items():
             for index, (writers, _, extents) in regions.sets.items():
-                if writers and regions.first <= offset < regions.end:
+                if writers:
                     at = grid.offsets(index, extents)
                     if np.any((at <= offset) & (offset < at + grid.size_bytes)):
                         return self.order.tops[writers]

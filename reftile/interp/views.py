@@ -130,11 +130,14 @@ def _is_injective(shape: Index, strides: Index) -> bool:
 
 def region(view: TileView, index: Index) -> tuple[Index, Index]:
     """(origin, extents) of the part of a tile that lies in the tensor, in elements."""
-    origin = tuple(i * s for i, s in zip(index, view.step, strict=True))
-    extents = tuple(
-        min(t, e - o) for t, e, o in zip(view.type.tile, view.extents, origin, strict=True)
-    )
-    return origin, extents
+    origin: list[int] = []
+    extents: list[int] = []
+    for i, step, tile, extent in zip(index, view.step, view.type.tile, view.extents, strict=True):
+        first = i * step
+        left = extent - first
+        origin.append(first)
+        extents.append(tile if tile <= left else left)
+    return tuple(origin), tuple(extents)
 
 
 def window(view: TileView, origin: Index, extents: Index) -> Array:
@@ -153,7 +156,7 @@ class Elements:
     nibble: NDArray[np.uint8] | None
 
 
-def elements(view: TileView, index: Sequence[Array]) -> Elements:
+def elements(view: TileView, index: Sequence[Array | int]) -> Elements:
     """The address of every element of a tile (flat, row-major), and which lie inside the tensor.
 
     index: one array per axis: the scalar index, or the row numbers along the sparse axis.
