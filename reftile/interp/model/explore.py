@@ -76,9 +76,10 @@ class Explorer:
         self._force(candidate)
         if self.evaluator.broken(candidate.rf, candidate.co, tok):
             return
-        read = self._next_read(candidate)
-        if read is not None:
-            for write in self._sources(candidate, read):
+        choice = self._next_read(candidate)
+        if choice is not None:
+            read, sources = choice
+            for write in sources:
                 yield from self._extend(candidate.with_source(read, write))
         elif candidate.open:
             yield from self._guess(candidate)
@@ -91,13 +92,18 @@ class Explorer:
         holds = {g: evaluate(g, candidate.registers) == 1 for g in self._guards}
         return self.events.token_relation(holds)
 
-    def _next_read(self, candidate: Candidate) -> int | None:
+    def _next_read(self, candidate: Candidate) -> tuple[int, list[int]] | None:
+        """Of the reads that happen and have no write yet, the one with the fewest choices."""
+        best: tuple[int, list[int]] | None = None
         for number in candidate.open:
-            if candidate.exists[number] == 1:
-                for read in self.events.units[number].reads:
-                    if read not in candidate.reads_from:
-                        return read
-        return None
+            if candidate.exists[number] != 1:
+                continue
+            for read in self.events.units[number].reads:
+                if read not in candidate.reads_from:
+                    sources = self._sources(candidate, read)
+                    if best is None or len(sources) < len(best[1]):
+                        best = read, sources
+        return best
 
     def _sources(self, candidate: Candidate, read: int) -> list[int]:
         """The writes that a read may still read from."""
