@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reftile.interp.launch import Raw
 from reftile.ir.core import Module
 from tests.interp.tile_kernels import program, run, vector, violation, zeros
 
@@ -279,8 +280,6 @@ def test_half_bytes_of_one_byte_conflict_between_operations_only() -> None:
     body = f"""{vector("p", "8", 1, "i4")}
     %v = constant {{value = 5}} : tile<1xi4>
     %u = store_view_tko %v, %p_v, [%bx] {{ordering = weak}} : token"""
-    from reftile.interp.launch import Raw
-
     module = program("%p: tile<ptr<i4>>", body)
     run(module, 1, [Raw(zeros(4, np.uint8), "i4")])
     assert violation(module, 2, [Raw(zeros(4, np.uint8), "i4")]).rule == "race.between_blocks"
