@@ -20,10 +20,16 @@ Number: TypeAlias = "Value | int"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A buffer: where it starts, and what it is."""
+    """A buffer: where it starts, and what it is.
+
+    It starts `offset` bytes into shared memory, and for each (number, bytes) of `parts` that many
+    times so many bytes further; `address` is the sum.
+    """
 
     address: Number
     type: BufferType
+    offset: int = 0
+    parts: tuple[tuple[Value, int], ...] = ()
 
 
 @dataclass(slots=True)

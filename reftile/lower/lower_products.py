@@ -12,7 +12,7 @@ from reftile.ir.types import BufferType, PendingType, TileType, Type
 from reftile.layout.atoms import memory
 from reftile.layout.descriptors import MatrixDescriptor, matrix_descriptor
 from reftile.layout.linear import Layout
-from reftile.lower.context import I64, Context, Place
+from reftile.lower.context import I32, I64, Context, Place
 
 
 @cache
@@ -98,15 +98,28 @@ def _lent_offset(lhs: Value, block: int, k: int) -> int:
 
 
 def _descriptor(context: Context, place: Place, form: MatrixDescriptor, name: str) -> Value:
-    return context.value(
-        ops.MatrixDescriptor,
-        (context.number(place.address),),
-        I64,
-        name,
-        leading=form.leading_bytes,
-        stride=form.stride_bytes,
-        swizzle=form.span,
-    )
+    """That of the ring's first buffer, made once in the role, moved to the slot in 16 bytes."""
+
+    def build() -> Value:
+        start = context.value(ops.SharedAddress, (), I32, "start", offset=place.offset)
+        return context.value(
+            ops.MatrixDescriptor,
+            (start,),
+            I64,
+            name,
+            leading=form.leading_bytes,
+            stride=form.stride_bytes,
+            swizzle=form.span,
+        )
+
+    key = ("descriptor", place.offset, form.leading_bytes, form.stride_bytes, form.span)
+    descriptor = context.hoist(key, build)
+    for number, size in place.parts:
+        wide = context.value(ops.Exti, (number,), I64, "wide", signedness="unsigned")
+        chunks = context.number(size >> 4, I64)
+        moved = context.value(ops.Muli, (wide, chunks), I64, "moved")
+        descriptor = context.value(ops.Addi, (descriptor, moved), I64, name)
+    return descriptor
 
 
 def lower_wait(context: Context, op: Op) -> None:

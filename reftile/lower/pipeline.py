@@ -9,13 +9,20 @@ from reftile.ir.diagnostics import fail
 from reftile.ir.passes import Pass, PassReport, run_passes
 from reftile.lower.assign_layouts import assign_layouts
 from reftile.lower.derive_barriers import derive_barriers
+from reftile.lower.fold_constants import fold_constants
 from reftile.lower.host import HostPlan, host_plan
 from reftile.lower.lower_pipe import lower_pipe
 from reftile.lower.ptx.assemble import Report, assemble
 from reftile.lower.ptx.emit import emit_ptx
 from reftile.lower.unroll_loops import unroll_loops
 
-PIPE_TO_SIMT: tuple[Pass, ...] = (unroll_loops, assign_layouts, derive_barriers, lower_pipe)
+PIPE_TO_SIMT: tuple[Pass, ...] = (
+    unroll_loops,
+    assign_layouts,
+    derive_barriers,
+    lower_pipe,
+    fold_constants,
+)
 """From `pipe` to `simt`, in order; each docstring says what it needs and leaves."""
 
 

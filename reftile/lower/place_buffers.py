@@ -79,7 +79,7 @@ def lower_alloc(context: Context, op: Op) -> None:
     kind = op.results[0].type
     if isinstance(kind, BufferType):
         offset = context.offsets[op.results[0]]
-        context.places[op.results[0]] = Place(shared_address(context, offset), kind)
+        context.places[op.results[0]] = Place(shared_address(context, offset), kind, offset)
 
 
 def lower_slot(context: Context, op: Op) -> None:
@@ -90,8 +90,9 @@ def lower_slot(context: Context, op: Op) -> None:
     align = buffer_alignment(kind)
     size = -(-buffer_bytes(kind) // align) * align
     offset = context.offsets[_ring(op.ring)]
-    address = shared_address(context, offset, context.scalar(op.index), size)
-    context.places[op.result] = Place(address, kind)
+    index = context.scalar(op.index)
+    address = shared_address(context, offset, index, size)
+    context.places[op.result] = Place(address, kind, offset, ((index, size),))
 
 
 def _ring(value: Value) -> Value:
@@ -107,14 +108,16 @@ def lower_subview(context: Context, op: Op) -> None:
     kind = op.result.type
     assert isinstance(kind, BufferType)
     address: Number = place.address
+    parts = list(place.parts)
     for axis, index in enumerate(op.index):
         count = place.type.shape[axis] // kind.shape[axis]
         if count == 1:
             continue
         step = _slice_step(place.type, kind, axis, count)
-        moved = context.multiply(context.scalar(index), step, "moved")
-        address = context.add(address, moved, "part")
-    context.places[op.result] = Place(address, kind)
+        number = context.scalar(index)
+        parts.append((number, step))
+        address = context.add(address, context.multiply(number, step, "moved"), "part")
+    context.places[op.result] = Place(address, kind, place.offset, tuple(parts))
 
 
 def _slice_step(source: BufferType, part: BufferType, axis: int, count: int) -> int:
@@ -134,10 +137,11 @@ def lower_renaming(context: Context, op: Op) -> None:
     """The same memory under another type."""
     kind = op.results[0].type
     if isinstance(kind, BufferType) and op.operands[0] in context.places:
-        context.places[op.results[0]] = Place(context.place(op.operands[0]).address, kind)
+        place = context.place(op.operands[0])
+        context.places[op.results[0]] = Place(place.address, kind, place.offset, place.parts)
     elif isinstance(kind, BufferType):
         offset = context.offsets[op.operands[0]]
-        context.places[op.results[0]] = Place(shared_address(context, offset), kind)
+        context.places[op.results[0]] = Place(shared_address(context, offset), kind, offset)
 
 
 def lower_advance(context: Context, op: Op) -> None:

@@ -1,0 +1,117 @@
+"""Compute what is known, and divide by powers of two with shifts; drop what nobody uses.
+
+Needs: a `simt` kernel. Leaves: one of the same meaning. ptxas divides by constants in full length
+(seen with 13.0), so the divisions of tile numbers by group sizes are made cheap here.
+
+    %sixteen = constant {value = 16} : tile<i32>
+    %group = divi %tile, %sixteen {signedness = unsigned} : tile<i32>
+  becomes
+    %shift = constant {value = 4} : tile<i32>
+    %group = shri %tile, %shift {signedness = unsigned} : tile<i32>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reftile.ir import ops
+from reftile.ir.core import Block, Kernel, Op, Value
+from reftile.ir.types import TileType
+from reftile.lower.constants import constant_int, constant_op
+
+
+def fold_constants(kernel: Kernel, target: str) -> Kernel:
+    """Fold integer scalars, then remove pure operations without uses."""
+    _fold(kernel.body.block, {})
+    _sweep(kernel.body.block)
+    return kernel
+
+
+_FOLDERS: dict[str, Callable[[int, int], int]] = {
+    "addi": lambda a, b: a + b,
+    "subi": lambda a, b: a - b,
+    "muli": lambda a, b: a * b,
+    "andi": lambda a, b: a & b,
+    "ori": lambda a, b: a | b,
+    "xori": lambda a, b: a ^ b,
+    "mini": min,
+    "maxi": max,
+}
+_NEUTRAL = {"addi": 0, "subi": 0, "muli": 1, "xori": 0, "ori": 0}
+_COMMUTATIVE = frozenset({"addi", "muli", "andi", "ori", "xori"})
+
+
+def _fold(block: Block, mapping: dict[Value, Value]) -> None:
+    result: list[Op] = []
+    for op in block.ops:
+        op.replace_operands(mapping)
+        for region in op.regions:
+            _fold(region.block, mapping)
+        made = _known(op)
+        if isinstance(made, Value):
+            mapping[op.results[0]] = made
+            continue
+        for new in made:
+            new.span, new.parent = op.span, block
+        result += made
+        if made and made[-1] is not op:
+            mapping[op.results[0]] = made[-1].results[0]
+    block.ops = result
+
+
+def _known(op: Op) -> Value | list[Op]:
+    """The value that `op` computes, or operations to stand in its place."""
+    kind = op.results[0].type if len(op.results) == 1 else None
+    if not isinstance(kind, TileType) or kind.shape or len(op.operands) != 2:
+        return [op]
+    if op.name not in _FOLDERS and op.name not in ("divi", "remi"):
+        return [op]
+    lhs, rhs = op.operands
+    a, b = constant_int(lhs), constant_int(rhs)
+    is_unsigned = op.attributes.get("signedness") == "unsigned"
+    if a is not None and b is not None:
+        if op.name in _FOLDERS and not is_unsigned:
+            return [constant_op(_FOLDERS[op.name](a, b), lhs, op.results[0].name)]
+        if op.name in ("divi", "remi") and a >= 0 and b > 0:
+            value = a // b if op.name == "divi" else a % b
+            return [constant_op(value, lhs, op.results[0].name)]
+    if b is not None and b == _NEUTRAL.get(op.name):
+        return lhs
+    if a is not None and op.name in _COMMUTATIVE and a == _NEUTRAL.get(op.name):
+        return rhs
+    if b is not None and is_unsigned and b > 0 and b & (b - 1) == 0:
+        return _by_power_of_two(op, lhs, b)
+    return [op]
+
+
+def _by_power_of_two(op: Op, lhs: Value, divisor: int) -> Value | list[Op]:
+    names, types = (op.results[0].name,), (op.results[0].type,)
+    if op.name == "remi":
+        mask = constant_op(divisor - 1, lhs)
+        return [mask, ops.Andi((lhs, mask.results[0]), types, {}, names=names)]
+    if op.name == "divi":
+        if divisor == 1:
+            return lhs
+        count = constant_op(divisor.bit_length() - 1, lhs)
+        unsigned = {"signedness": "unsigned"}
+        return [count, ops.Shri((lhs, count.results[0]), types, dict(unsigned), names=names)]
+    return [op]
+
+
+def _sweep(block: Block) -> None:
+    used: set[Value] = set()
+    _mark(block, used)
+
+
+def _mark(block: Block, used: set[Value]) -> None:
+    """Walk backwards, so that one walk sees all uses before what they use."""
+    kept: list[Op] = []
+    for op in reversed(block.ops):
+        is_used = not op.definition.is_pure or any(r in used for r in op.results)
+        if not is_used:
+            continue
+        for region in op.regions:
+            _mark(region.block, used)
+        used.update(op.operands)
+        kept.append(op)
+    block.ops = kept[::-1]
