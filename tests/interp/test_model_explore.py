@@ -7,8 +7,10 @@ import time
 
 import pytest
 
+from reftile.interp.model.evaluate import Evaluator
 from reftile.interp.model.explore import explore
 from reftile.interp.model.litmus import parse_program
+from reftile.interp.model.relations import spec_model
 from reftile.ir.diagnostics import ReftileError
 from tests.interp.litmus_suite import suite
 from tests.interp.naive_model import Naive
@@ -43,6 +45,17 @@ def test_twelve_accesses_take_under_a_second_up_to_the_first_race() -> None:
         explore(random_program(seed, 12), stop_at_race=True)
         worst = max(worst, time.process_time() - start)
     assert worst < 1.0
+
+
+def test_happens_before_has_no_cycle_although_no_axiom_says_so() -> None:
+    programs = [test.program for test in suite().values()]
+    programs += [random_program(seed, 8, mixed=seed % 2 == 1) for seed in range(COUNT)]
+    for program in programs:
+        for execution in explore(program).outcomes.values():
+            events = execution.events
+            evaluator = Evaluator(spec_model(), events.space, events.base)
+            hb = evaluator.defined("hb", execution.rf, execution.co, execution.tok)
+            assert not hb & events.space.identity, program.name
 
 
 def test_a_search_that_stopped_claims_nothing() -> None:
