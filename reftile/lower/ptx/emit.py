@@ -97,7 +97,7 @@ def _op(writer: Writer, op: Op) -> None:
     if printer is not None:
         printer(writer, op)
     elif op.definition.poison in ("elementwise", "select"):
-        _elementwise(writer, op)
+        emit_elementwise(writer, op)
     else:
         raise writer.unsupported(op.results[0] if op.results else op.operands[0], f"`{op.name}`")
 
@@ -105,7 +105,8 @@ def _op(writer: Writer, op: Op) -> None:
 # Elementwise
 
 
-def _elementwise(writer: Writer, op: Op) -> None:
+def emit_elementwise(writer: Writer, op: Op) -> None:
+    """Print an operation that the table knows, element by element."""
     if _sum_later(writer, op):
         return
     names = names_of(op)

@@ -1,0 +1,232 @@
+"""The table of elementwise instructions: no overlap, and each row computes its record's meaning.
+
+One side of a row is evaluated by the interpreter from the record, the other by the PTX executor.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from reftile.interp.pure import evaluate
+from reftile.interp.values import Tile
+from reftile.ir.core import Op, Value
+from reftile.ir.define import Definition
+from reftile.ir.dtypes import DTYPES
+from reftile.ir.enums import ENUMS
+from reftile.ir.expressions import evaluate as holds
+from reftile.ir.numbers import decode, encode
+from reftile.ir.ops import OPS
+from reftile.ir.types import TileType
+from reftile.ir.verify import bind_operation
+from reftile.lower.ptx import emit, table
+from reftile.lower.ptx.storage import Storage
+from reftile.lower.ptx.writer import Held, Writer
+from tests.interp.pure_cases import random_values
+from tests.ptx_machine.harness import compute
+
+APPROXIMATE = {
+    "exp2": 2.0**-21,
+    "rcp": 2.0**-22,
+    "rsqrt": 2.0**-21,
+    "sqrt": 2.0**-21,
+    "divf": 2.0**-21,
+}
+PAIR = "layout<2; register 2*(1)>"
+MOST_VARIANTS = 6
+
+
+def variables_of(definition: Definition) -> list[str]:
+    """The element types that an operation's ports name."""
+    terms = [p.pattern.element for p in (*definition.operands, *definition.results)]
+    names = [t.text for t in terms if t is not None and t.code is None and t.text not in DTYPES]
+    return list(dict.fromkeys(n for n in names if n != "_"))
+
+
+def attributes_of(definition: Definition) -> Iterator[dict[str, object]]:
+    """Every choice of the attributes, as far as the record allows."""
+    choices: list[list[object]] = []
+    for spec in definition.attributes:
+        allowed = definition.where.get(spec.name)
+        values: list[object] = (
+            [False, True] if spec.kind == "unit" else list(ENUMS.get(spec.kind, {}))
+        )
+        choices.append([v for v in values if allowed is None or v in allowed] or [spec.default])
+    for values in itertools.product(*choices):
+        yield {s.name: v for s, v in zip(definition.attributes, values, strict=True)}
+
+
+def instances(name: str) -> Iterator[tuple[dict[str, str], dict[str, object]]]:
+    """Element types and attributes of every form of an operation."""
+    definition = OPS[name].definition
+    variables = variables_of(definition)
+    kinds = [[d for d in definition.where.get(v, ()) if d in DTYPES] for v in variables]
+    for types in itertools.product(*kinds):
+        for attributes in attributes_of(definition):
+            yield dict(zip(variables, types, strict=True)), attributes
+
+
+def spelled(name: str, types: dict[str, str], attributes: dict[str, object]) -> dict[str, object]:
+    return table.with_spellings(dict(types), OPS[name].definition, attributes)
+
+
+def make(
+    name: str, types: dict[str, str], attributes: dict[str, object], shape: tuple[int, ...]
+) -> Op:
+    """An operation of these types on tiles of one shape."""
+    definition = OPS[name].definition
+    layout = PAIR if shape == (2,) else ""
+
+    def kind(port: object) -> TileType:
+        text = port.pattern.element.text  # type: ignore[attr-defined]
+        return TileType(shape, DTYPES[types.get(text, text)], layout)
+
+    operands = tuple(Value(kind(p), p.name) for p in definition.operands)
+    results = tuple(kind(p) for p in definition.results)
+    kept = {
+        k: v
+        for k, v in attributes.items()
+        if v is not None and v != definition.attribute_specs[k].default
+    }
+    return OPS[name](operands, results, kept)  # type: ignore[arg-type]
+
+
+def is_legal(op: Op) -> bool:
+    names = bind_operation(op)
+    return all(holds(rule.check, names) for rule in op.definition.rules)
+
+
+def rows() -> list[table.Row]:
+    return [row for group in table.rows().values() for row in group]
+
+
+@pytest.mark.parametrize("name", sorted(table.rows()))
+def test_rows_do_not_overlap(name: str) -> None:
+    for types, attributes in instances(name):
+        found = table.matching(name, spelled(name, types, attributes))
+        assert len(found) <= 1, (types, attributes, [r.when_text for r in found])
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda r: f"{r.op}: {r.when_text}")
+def test_a_row_computes_what_its_record_means(row: table.Row) -> None:
+    rng = np.random.default_rng(0)
+    forms = [
+        (types, attributes)
+        for types, attributes in instances(row.op)
+        if row in table.matching(row.op, spelled(row.op, types, attributes))
+        and is_legal(make(row.op, types, attributes, (32,)))
+    ]
+    assert forms, "no operation takes this row"
+    for types, attributes in forms[:: max(1, len(forms) // MOST_VARIANTS)]:
+        compare(row, types, attributes, rng)
+
+
+def compare(
+    row: table.Row, types: dict[str, str], attributes: dict[str, object], rng: np.random.Generator
+) -> None:
+    """Evaluate both sides on 32 lanes."""
+    count = 2 if row.pair else 1
+    meant = make(row.op, types, attributes, (32 * count,))
+    values = [operand_values(meant, i, rng) for i in range(len(meant.operands))]
+    (wanted,) = evaluate(meant, [Tile(v) for v in values])
+    poison = (
+        np.zeros(32 * count, bool)
+        if wanted.poison is None
+        else np.broadcast_to(wanted.poison, 32 * count)
+    )
+    op = make(row.op, types, attributes, (2,) if row.pair else ())
+    found = run_text(op, values, row.pair)
+    kind = DTYPES[tile(op.results[0]).dtype.name]
+    given, right = decode(found, kind)[~poison], np.asarray(wanted.data)[~poison]
+    tolerance = (
+        APPROXIMATE.get(row.op)
+        if kind.kind == "float" and is_approximate(row, attributes)
+        else None
+    )
+    if tolerance is None:
+        np.testing.assert_array_equal(given, right, err_msg=f"{row.text} {types} {attributes}")
+        return
+    normal = np.isfinite(right) & (np.abs(right) > 2.0**-120) & (np.abs(right) < 2.0**120)
+    np.testing.assert_allclose(given[normal], right[normal], rtol=tolerance, err_msg=row.text)
+
+
+def is_approximate(row: table.Row, attributes: dict[str, object]) -> bool:
+    return row.op in ("exp2", "rsqrt") or attributes.get("rounding") in ("approx", "full")
+
+
+def operand_values(op: Op, index: int, rng: np.random.Generator) -> np.ndarray:
+    """Random elements; divisors are not zero, shifts in range."""
+    kind = tile(op.operands[index])
+    found = random_values(kind, (), rng)
+    if index == 1 and op.name in ("divi", "remi"):
+        found = np.where(found == 0, np.array(3, found.dtype), found)
+    if index == 1 and op.name in ("shli", "shri"):
+        found = found % kind.dtype.bits
+    return found
+
+
+def tile(value: Value) -> TileType:
+    assert isinstance(value.type, TileType)
+    return value.type
+
+
+def run_text(op: Op, values: list[np.ndarray], pair: bool) -> np.ndarray:
+    """Print one operation and run it in 32 lanes; return the encoded results."""
+    writer = Writer(Storage())
+    inputs: dict[str, np.ndarray] = {}
+    before: list[str] = []
+    for i, (operand, elements) in enumerate(zip(op.operands, values, strict=True)):
+        encoded = np.asarray(encode(elements, tile(operand).dtype))
+        names: list[str] = []
+        for half in range(2 if pair else 1):
+            part = np.ascontiguousarray(encoded[half::2] if pair else encoded)
+            name = f"x{i}_{half}"
+            names.append(name)
+            if tile(operand).dtype.name == "i1":
+                inputs[f"{name}_raw"] = part.astype(np.uint32)
+                before.append(f".reg .pred {name}; setp.ne.u32 {name}, {name}_raw, 0;")
+            else:
+                inputs[name] = as_register(part, tile(operand))
+        writer.held[operand] = Held(names)
+    emit.emit_elementwise(writer, op)
+    (register,) = writer.get(op.results[0]).elements
+    kind = tile(op.results[0])
+    body = "\n".join([*before, *writer.declarations(), *writer.lines])
+    if kind.dtype.name == "i1":
+        body += f"\nmov.pred y, {register};"
+        return compute(body, inputs, {"y": bool})["y"].astype(kind.dtype.storage)
+    register_kind = "b32" if pair else table.register_kind(kind.element)
+    number = {
+        "f32": np.float32,
+        "f64": np.float64,
+        "b16": np.uint16,
+        "b32": np.uint32,
+        "b64": np.uint64,
+    }
+    body += f"\nmov.{register_kind} y, {register};"
+    found = compute(body, inputs, {"y": number[register_kind]})["y"]
+    return np.ascontiguousarray(found).view(kind.dtype.storage)
+
+
+def as_register(bits: np.ndarray, kind: TileType) -> np.ndarray:
+    """The bits as the NumPy type whose register type the row expects."""
+    number = {"f32": np.float32, "f64": np.float64}.get(kind.dtype.name)
+    return bits if number is None else bits.view(number)
+
+
+def test_a_wrong_row_is_noticed() -> None:
+    (row,) = table.rows()["subf"]
+    wrong = table.Row("addf", row.when, row.when_text, row.text, pair=False)
+    types = {"T": "f32"}
+    op = make("addf", types, {"rounding": "nearest_even", "flush_to_zero": False}, ())
+    ones = np.ones(32, np.float32)
+    assert np.all(decode(run_text(op, [ones, ones], False), DTYPES["f32"]) == 2)
+    original = table.rows
+    try:
+        table.rows = lambda: {"addf": (wrong,)}  # type: ignore[assignment]
+        assert np.all(decode(run_text(op, [ones, ones], False), DTYPES["f32"]) == 0)
+    finally:
+        table.rows = original
