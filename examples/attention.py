@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from bounds import Estimate, Floats, estimate, gamma, limit
+from bounds import Estimate, Floats, concatenate, estimate, gamma, limit
 from harness import Case, main, normal, output, seeded
 
 import reftile
@@ -222,12 +222,14 @@ def ragged(name: str, lengths: list[int], heads: int, dim: int, dtype: str = "fl
     starts = np.cumsum([0, *lengths]).astype(np.int32)
     q, k, v = (normal(rng, (int(starts[-1]), heads, dim), dtype) for _ in range(3))
     scale, tiles = 1 / math.sqrt(dim), (8, 16)
-    values, errors = np.zeros(q.shape), np.zeros(q.shape)
+    parts: list[Estimate] = []
     for first, end in pairwise(starts):
-        part = [x[first:end].swapaxes(0, 1) for x in (q, k, v)]
+        own_q, own_k, own_v = (x[first:end].swapaxes(0, 1) for x in (q, k, v))
         seen = visible(end - first, end - first, 1)
-        values[first:end] = reference(*part, scale, seen).swapaxes(0, 1)
-        errors[first:end] = bound(*part, scale, seen, tiles[1]).swapaxes(0, 1)
+        errors = bound(own_q, own_k, own_v, scale, seen, tiles[1])
+        parts.append(Estimate(reference(own_q, own_k, own_v, scale, seen), errors))
+    whole = concatenate(parts, axis=1)
+    expected = Estimate(whole.value.swapaxes(0, 1), whole.error.swapaxes(0, 1))
     arrays = {"q": q, "k": k, "v": v, "starts": starts, "out": output(q.shape, dtype)}
     constants = {"scale": scale, "head_dim": dim, "tile_m": tiles[0], "tile_n": tiles[1]}
     return Case(
@@ -235,7 +237,7 @@ def ragged(name: str, lengths: list[int], heads: int, dim: int, dtype: str = "fl
         attention_ragged,
         (-(-max(lengths) // tiles[0]), heads, len(lengths)),
         {**arrays, **constants},
-        {"out": Estimate(values, errors)},
+        {"out": expected},
     )
 
 

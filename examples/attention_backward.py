@@ -86,8 +86,10 @@ def gradient_of_keys(
     # Queries in front of the first key of the tile do not see any of it.
     for i in range(j * tile_n // tile_m, ct.cdiv(tokens, tile_m)):
         query, dy = rows_of(q, head, i, tile_m, dim), rows_of(dout, head, i, tile_m, dim)
-        total, d = column_of(lse, head, i, tile_m), column_of(delta, head, i, tile_m)
-        p, ds = softmax_and_gradient(query, key, value, dy, total, d, scale, i, j, tokens)
+        lse_part, delta_part = column_of(lse, head, i, tile_m), column_of(delta, head, i, tile_m)
+        p, ds = softmax_and_gradient(
+            query, key, value, dy, lse_part, delta_part, scale, i, j, tokens
+        )
         value_sum = ct.mma(p.astype(v.dtype).transpose(), dy, value_sum)
         key_sum = ct.mma(ds.astype(k.dtype).transpose(), query, key_sum)
     ct.store(dk, (head, j, 0), (key_sum * scale).astype(dk.dtype).reshape((1, tile_n, dim)))
@@ -112,11 +114,13 @@ def gradient_of_queries(
     i, head = ct.bid(0), ct.bid(1)
     tokens = q.shape[1]
     query, dy = rows_of(q, head, i, tile_m, dim), rows_of(dout, head, i, tile_m, dim)
-    total, d = column_of(lse, head, i, tile_m), column_of(delta, head, i, tile_m)
+    lse_part, delta_part = column_of(lse, head, i, tile_m), column_of(delta, head, i, tile_m)
     query_sum = ct.zeros((tile_m, dim), ct.float32)
     for j in range(ct.cdiv(min((i + 1) * tile_m, tokens), tile_n)):
         key, value = rows_of(k, head, j, tile_n, dim), rows_of(v, head, j, tile_n, dim)
-        _, ds = softmax_and_gradient(query, key, value, dy, total, d, scale, i, j, tokens)
+        _, ds = softmax_and_gradient(
+            query, key, value, dy, lse_part, delta_part, scale, i, j, tokens
+        )
         query_sum = ct.mma(ds.astype(q.dtype), key, query_sum)
     ct.store(dq, (head, i, 0), (query_sum * scale).astype(dq.dtype).reshape((1, tile_m, dim)))
 

@@ -18,6 +18,7 @@ steps.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -191,7 +192,18 @@ def estimate(values: Any, dtype: str = "") -> Estimate:
 def number(value: float, dtype: str = "float32") -> Estimate:
     """A constant of a kernel: rounded to `dtype` when it is compiled, by an amount that we know."""
     near = np.asarray(value).astype(dtype).astype(np.float64)
-    return Estimate(np.float64(value), np.abs(near - value), dtype)
+    return Estimate(np.asarray(value, np.float64), np.abs(near - value), dtype)
+
+
+def concatenate(parts: Sequence[Estimate], axis: int = 0) -> Estimate:
+    """One after the other."""
+    values = np.concatenate([p.value for p in parts], axis)
+    return Estimate(values, np.concatenate([p.error for p in parts], axis), parts[0].dtype)
+
+
+def stack(parts: Sequence[Estimate]) -> Estimate:
+    """Side by side, along a new first axis."""
+    return concatenate([Estimate(p.value[None], p.error[None], p.dtype) for p in parts])
 
 
 def limit(kind: str, dtype: str) -> float:

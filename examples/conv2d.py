@@ -79,7 +79,7 @@ def conv2d(
 
 
 def unfold(image: Any, window: Window) -> np.ndarray:
-    """The left matrix, [n * out height * out width, rows * columns * channels]: plain NumPy slices."""
+    """The left matrix, [n * out height * out width, rows * columns * channels], by slices."""
     p, s, d = window.padding, window.stride, window.dilation
     padded = np.pad(image, ((0, 0), (p, p), (p, p), (0, 0)))
     height = window.extent(image.shape[1], window.rows)
@@ -105,14 +105,12 @@ def case(name: str, shape: tuple[int, int, int, int], out: int, window: Window, 
     filters = normal(rng, (taps, out), dtype)
     expected = reference(image, filters, window).astype(dtype)
     places = expected.value.shape[0]
+    arrays = {"image": image, "filters": filters, "out": output((places, out), dtype)}
     return Case(
         f"conv2d-{name}",
         conv2d,
         (-(-places // tiles[0]), -(-out // tiles[1])),
-        {
-            **{"image": image, "filters": filters, "out": output((places, out), dtype)},
-            **{"window": window, **sizes(tiles)},
-        },
+        {**arrays, "window": window, **sizes(tiles)},
         {"out": expected},
     )
 

@@ -30,7 +30,7 @@ def dropout(x, out, seed: int, threshold: int, scale: float, tile: ct.Constant[i
 
 
 def philox(counter: np.ndarray, key: int) -> np.ndarray:
-    """Four words for each counter, [..., 4]: Philox4x32 with 10 rounds, in plain 64-bit integers."""
+    """Four words for each counter, [..., 4]: Philox4x32, 10 rounds, in plain 64-bit integers."""
     word, mask = np.uint64, np.uint64(0xFFFFFFFF)
     c = [counter.astype(word), *(np.zeros(counter.shape, word) for _ in range(3))]
     k0, k1 = key & 0xFFFFFFFF, 0

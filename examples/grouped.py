@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from bounds import Estimate, estimate
+from bounds import Estimate, concatenate, estimate
 from harness import Case, main, normal, output, seeded
 from matmul import sizes
 
@@ -56,9 +56,7 @@ def reference(x: Any, weights: Any, order: Any, starts: Any) -> Estimate:
     products = [
         estimate(x[t][None, :]) @ estimate(weights[e]) for t, e in zip(order, experts, strict=True)
     ]
-    return Estimate(
-        np.concatenate([p.value for p in products]), np.concatenate([p.error for p in products])
-    )
+    return concatenate(products)
 
 
 def case(name: str, counts: list[int], shape: tuple[int, int, int], dtype: str) -> Case:

@@ -25,6 +25,7 @@ from bounds import Estimate
 
 from reftile import KernelFunction, ReftileError
 from reftile.interp.launch import Report, Uninitialized, interpret
+from reftile.ir.core import Kernel
 from reftile.ir.print import show
 
 Progress = Callable[[int, int], None]
@@ -84,13 +85,9 @@ def run(
     """
     copies = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in case.arguments.items()}
     began = time.perf_counter()
-    found = case.kernel.specialise(**copies)
-    values = found.values
-    if check:
-        fresh = {id(copies[name]) for name in case.expected if name not in case.starts}
-        values = [Uninitialized(v) if id(v) in fresh else v for v in values]
+    kernel, values = specialise(case, copies, check)
     report = interpret(
-        found.kernel,
+        kernel,
         case.grid,
         values,
         check=check,
@@ -102,6 +99,21 @@ def run(
     results = {name: copies[name] for name in case.expected}
     ratio, worst = compare(results, case.expected)
     return Outcome(case, report, results, ratio, worst, seconds)
+
+
+def specialise(
+    case: Case, arguments: dict[str, Any] | None = None, check: bool = True
+) -> tuple[Kernel, list[Any]]:
+    """The kernel of the IR for a case, and what the interpreter takes for each of its arguments.
+
+    Outputs whose contents do not count are wrapped, so that reading them first is found.
+    """
+    given = case.arguments if arguments is None else arguments
+    found = case.kernel.specialise(**given)
+    if not check:
+        return found.kernel, found.values
+    fresh = {id(given[name]) for name in case.expected if name not in case.starts}
+    return found.kernel, [Uninitialized(v) if id(v) in fresh else v for v in found.values]
 
 
 def compare(results: dict[str, np.ndarray], expected: dict[str, Estimate]) -> tuple[float, str]:

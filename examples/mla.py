@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from attention import LOG2_E, ZERO, bound, reference, softmax_step
-from bounds import Estimate
+from bounds import Estimate, stack
 from harness import Case, main, normal, output, seeded
 
 import reftile
@@ -106,11 +106,11 @@ def decode_sparse(
 # Cases
 
 
-def expect(q: Any, k: Any, rank: int, scale: float, tile: int) -> tuple[Any, Any]:
+def expect(q: Any, k: Any, rank: int, scale: float, tile: int) -> Estimate:
     """Attention of [heads, rank + rope] over [tokens, rank + rope]."""
     seen = np.ones((1, k.shape[0]), bool)
     arguments = (q, k, k[:, :rank], scale, seen)
-    return reference(*arguments), bound(*arguments, tile)
+    return Estimate(reference(*arguments), bound(*arguments, tile))
 
 
 def case_decode(lengths: list[int], heads: int, dtype: str) -> Case:
@@ -120,7 +120,7 @@ def case_decode(lengths: list[int], heads: int, dtype: str) -> Case:
     q = normal(rng, (batch, heads, rank + rope), dtype)
     cache = normal(rng, (batch, capacity, rank + rope), dtype)
     scale = 1 / math.sqrt(rank + rope)
-    pairs = [expect(q[b], cache[b, :n], rank, scale, tile) for b, n in enumerate(lengths)]
+    parts = [expect(q[b], cache[b, :n], rank, scale, tile) for b, n in enumerate(lengths)]
     for b, n in enumerate(lengths):
         cache[b, n:] = np.inf
     arguments = {
@@ -131,7 +131,7 @@ def case_decode(lengths: list[int], heads: int, dtype: str) -> Case:
         "out": output((batch, heads, rank), dtype),
     }
     constants = {"scale": scale, "heads": heads, "rank": rank, "rope": rope, "tile": tile}
-    expected = Estimate(*(np.stack(x) for x in zip(*pairs, strict=True)))
+    expected = stack(parts)
     return Case(
         f"mla-decode-{dtype}", decode, (batch,), {**arguments, **constants}, {"out": expected}
     )
@@ -148,7 +148,7 @@ def case_sparse(queries: int, tokens: int, count: int, heads: int, dtype: str) -
     for b in range(queries):
         chosen[b, count - 3 * b :] = -1
     chosen[-1, :tile] = -1  # a tile in which nothing is chosen
-    pairs = [expect(q[b], cache[c[c >= 0]], rank, scale, tile) for b, c in enumerate(chosen)]
+    parts = [expect(q[b], cache[c[c >= 0]], rank, scale, tile) for b, c in enumerate(chosen)]
     arguments = {
         "q_latent": np.ascontiguousarray(q[..., :rank]),
         "q_rope": np.ascontiguousarray(q[..., rank:]),
@@ -157,7 +157,7 @@ def case_sparse(queries: int, tokens: int, count: int, heads: int, dtype: str) -
         "out": output((queries, heads, rank), dtype),
     }
     constants = {"scale": scale, "heads": heads, "rank": rank, "rope": rope, "tile": tile}
-    expected = Estimate(*(np.stack(x) for x in zip(*pairs, strict=True)))
+    expected = stack(parts)
     return Case(
         f"mla-sparse-{dtype}",
         decode_sparse,

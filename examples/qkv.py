@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 import numpy as np
-from bounds import Estimate, Floats, estimate
+from bounds import Estimate, Floats, concatenate, estimate
 from harness import Case, main, normal, output, seeded
 
 import reftile
@@ -98,10 +98,7 @@ def case(tokens: int, width: int, heads: int, kv_heads: int, dim: int, dtype: st
     for name, part in parts.items():
         found = Estimate(exact[part], errors[part])
         if name != "v":
-            turned = turn(found, cosines, sines)
-            found = Estimate(
-                *(np.concatenate([getattr(t, f) for t in turned], -1) for f in ("value", "error"))
-            )
+            found = concatenate(turn(found, cosines, sines), axis=-1)
         expected[name] = found.astype(dtype)
     inputs = {"x": x, "weights": weights, "cosines": cosines, "sines": sines}
     outputs = {name: output(e.value.shape, dtype) for name, e in expected.items()}

@@ -38,7 +38,7 @@ def quantize_rows(x, out, scales, greatest: float, rows: ct.Constant[int], width
 
 @reftile.kernel
 def quantize_blocks(x, out, exponents, rows: ct.Constant[int], blocks: ct.Constant[int]):
-    """out: float8_e4m3fn; exponents: uint8 [rows of x, columns / 32], each e for a scale of 2^(e - 127).
+    """out: float8_e4m3fn; exponents: uint8 [rows of x, columns / 32], e for 2^(e - 127).
 
     Grid: (cdiv(x.shape[0], rows), cdiv(columns, 32 * blocks)); columns are a multiple of 32.
     """

@@ -38,7 +38,7 @@ def matmul_stream_k(
     tile_n: ct.Constant[int],
     tile_k: ct.Constant[int],
 ):
-    """Grid: any number of blocks. shares: float32 [blocks, tile_m, tile_n]; flags: zeros, [blocks]."""
+    """Grid: any number of blocks. shares: float32 [blocks, tile_m, tile_n]; flags: [blocks], 0."""
     block = ct.bid(0)
     columns = ct.num_tiles(c, 1, (tile_m, tile_n))
     steps = ct.num_tiles(a, 1, (tile_m, tile_k))
