@@ -19,6 +19,7 @@ from reftile.interp.batched import run_batched
 from reftile.interp.checked import Progress, run_checked
 from reftile.interp.machine import Launch
 from reftile.interp.memory import Buffer, Memory
+from reftile.interp.pipe.run import launch_pipe, run_pipe
 from reftile.interp.plan import make_plan
 from reftile.interp.schedule import Schedule
 from reftile.ir.core import Kernel, Module
@@ -72,7 +73,7 @@ def interpret(
         or a tensor view, a number for a scalar. `Uninitialized(array)` must be written before it is
         read.
     check: False runs all blocks at once along a leading axis, without any checks, or says why it
-        cannot.
+        cannot. A pipe kernel runs as ever then, and races are not looked for.
     schedule: in which order things happen: "program", "topo" or "adversarial" (see `schedule`).
     seed: of the schedule; the same seed gives the same run.
     progress: called with (blocks done, blocks in all).
@@ -82,8 +83,8 @@ def interpret(
         Interrupted: on Ctrl-C.
     """
     kernel, module = _kernel_of(program, name)
-    if kernel.level != "tile":
-        message = f"`{kernel.name}` is a {kernel.level} kernel, and this runs tile kernels"
+    if kernel.level not in ("tile", "pipe"):
+        message = f"`{kernel.name}` is a {kernel.level} kernel, and this runs tile and pipe kernels"
         raise ReftileError(Diagnosis("launch.level", message, kernel.span))
     verify(kernel)
     extents = _grid(kernel, grid)
@@ -91,6 +92,15 @@ def interpret(
     arguments = bind_arguments(kernel, args, memory)
     with np.errstate(all="ignore"):
         globals = _load_globals(module, memory)
+        if kernel.level == "pipe":
+            pipe = launch_pipe(kernel, extents, memory, check)
+            pipe.globals, pipe.progress = globals, _progress_of(kernel)
+            try:
+                run_pipe(pipe, arguments, schedule, seed, progress)
+            except KeyboardInterrupt:
+                raise Interrupted(_where(pipe)) from None
+            operations = len(pipe.order.events)
+            return Report(pipe.done, operations, tuple(pipe.printed), schedule, seed, check)
         if not check:
             try:
                 blocks = run_batched(kernel, extents, arguments, memory, globals, progress)

@@ -1,0 +1,443 @@
+"""What each operation of this level does that neither blocks nor is put off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from reftile.interp.access import Access, touch
+from reftile.interp.access import parts_of as places_of
+from reftile.interp.machine import Block
+from reftile.interp.memory import Places, Run, read_places, read_run, write_places, write_run
+from reftile.interp.order import SCOPES
+from reftile.interp.pipe.barriers import Barriers, NamedBarriers, Phases
+from reftile.interp.pipe.flights import Landing
+from reftile.interp.pipe.machine import Agent, Home
+from reftile.interp.pipe.places import (
+    Allocation,
+    Place,
+    RingPlace,
+    read_place,
+    touch_place,
+    write_place,
+)
+from reftile.interp.pipe.tokens import NOTHING, PipeToken, join_all, sets, token_of
+from reftile.interp.pipe.waits import WAITS, element_of
+from reftile.interp.plan import Apply, Maker, Plan
+from reftile.interp.values import Tile
+from reftile.ir.buffer_layout import buffer_alignment, buffer_bytes, place_bytes
+from reftile.ir.core import Op
+from reftile.ir.diagnostics import Diagnosis, ReftileError
+from reftile.ir.dtypes import I32
+from reftile.ir.types import BarrierType, BufferType, NamedBarrierType, RingType
+
+
+def agent_of(block: Block) -> Agent:
+    """The agent for which an operation runs."""
+    assert isinstance(block, Agent)
+    return block
+
+
+def home_of(agent: Agent, rank: Tile | None, op: Op) -> Home:
+    """The block of the cluster with a rank, or the agent's own."""
+    if rank is None:
+        return agent.home
+    number = agent.integer(rank, f"the rank of `{op.name}`")
+    homes = agent.home.cluster.homes
+    if not 0 <= number < len(homes):
+        agent.fault("pipe.rank", f"rank {number} is outside a cluster of {len(homes)} blocks")
+    return reached(agent, homes[number])
+
+
+def reached(agent: Agent, home: Home) -> Home:
+    """A block that an operation reaches; it must not have ended."""
+    if home.ended:
+        name = agent.launch.block_name(home.linear)
+        agent.fault(
+            "pipe.exit",
+            f"block {name} has ended, and its shared memory is gone",
+            hint="let the cluster meet in the epilogue: `cluster_arrive`, `cluster_wait`",
+        )
+    return home
+
+
+# Allocations
+
+
+def _alignment(type: BufferType | RingType) -> int:
+    return buffer_alignment(type if isinstance(type, BufferType) else type.buffer)
+
+
+def _make_alloc(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    type = op.results[0].type
+    assert isinstance(type, BufferType | RingType)
+    size, alignment = place_bytes(type), _alignment(type)
+    dtype = type.dtype if isinstance(type, BufferType) else type.buffer.dtype
+    if dtype.bits < 8:
+        message = f"elements of {dtype.name} in shared memory cannot be interpreted"
+        raise ReftileError(Diagnosis("pipe.unsupported", message, op.span))
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        home = agent_of(block).home
+        address = -(-home.shared_top // alignment) * alignment
+        home.shared_top = address + size
+        allocation = Allocation(home, op.results[0], address, size)
+        home.allocations[op.results[0]] = allocation
+        if isinstance(type, BufferType):
+            return (Place(allocation, 0, type),)
+        return (RingPlace(allocation, 0, type),)
+
+    return apply
+
+
+def _make_alloc_barrier(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    type = op.results[0].type
+    assert isinstance(type, BarrierType)
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        home = agent_of(block).home
+        made = home.barriers[op.results[0]] = Barriers(home, op.results[0], type)
+        return (made,)
+
+    return apply
+
+
+def _make_alloc_named(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    type = op.results[0].type
+    assert isinstance(type, NamedBarrierType)
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        home = agent_of(block).home
+        made = home.named[op.results[0]] = NamedBarriers(op.results[0], type)
+        return (made,)
+
+    return apply
+
+
+# Parts of places
+
+
+def _make_slot(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    type = op.results[0].type
+    assert isinstance(type, BufferType)
+    alignment = buffer_alignment(type)
+    step = -(-buffer_bytes(type) // alignment) * alignment
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        ring: RingPlace = values[0]
+        index = agent_of(block).integer(values[1], "the index of `slot`")
+        if not 0 <= index < ring.type.stages:
+            block.fault("pipe.slot", f"index {index} is outside {ring.type}")
+        return (Place(ring.allocation, ring.offset + index * step, type),)
+
+    return apply
+
+
+def _make_subview(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    type = op.results[0].type
+    assert isinstance(type, BufferType)
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        source: Place = values[0]
+        where: list[int] = []
+        for tile, whole, part in zip(values[1:], source.type.shape, type.shape, strict=True):
+            index = agent_of(block).integer(tile, "an index of `subview`")
+            if not 0 <= index * part < whole:
+                block.fault("pipe.slot", f"slice {index} is outside the {whole // part} there are")
+            where.append(index * part)
+        return (Place(source.allocation, source.offset + _offset(source, tuple(where)), type),)
+
+    return apply
+
+
+def _offset(source: Place, index: tuple[int, ...]) -> int:
+    """The byte of an element at which a slice begins; a swizzle leaves those alone."""
+    where = source.placement
+    at = index[::-1] if where.is_transposed else index
+    flat = 0
+    for i, extent in zip(at, where.shape, strict=True):
+        flat = flat * extent + i
+    byte = flat * source.type.dtype.storage.itemsize
+    chunk = int(where.index[byte // where.chunk_bytes])
+    return chunk * where.chunk_bytes + byte % where.chunk_bytes
+
+
+def _make_transpose(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    type = op.results[0].type
+    assert isinstance(type, BufferType)
+    return lambda block, values: (Place(values[0].allocation, values[0].offset, type),)
+
+
+def _make_reinterpret(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    type = op.results[0].type
+    assert isinstance(type, BufferType | RingType)
+    alignment = _alignment(type)
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        source: Place | RingPlace = values[0]
+        address = source.allocation.address + source.offset
+        if address % alignment:
+            block.fault(
+                "reinterpret_buffer.alignment",
+                f"byte {address} of shared memory is no multiple of {alignment}, as {type} needs",
+            )
+        if isinstance(type, BufferType):
+            return (Place(source.allocation, source.offset, type),)
+        return (RingPlace(source.allocation, source.offset, type),)
+
+    return apply
+
+
+# Registers and shared memory
+
+
+def _make_load(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        source, rank, token = values
+        agent = agent_of(block)
+        order = agent.pipe.pipe_order
+        place = source.in_block(home_of(agent, rank, op))
+        access = order.record(agent, op, token_of(token), True, False)
+        touch_place(order, access, place)
+        return read_place(place), order.token(access)
+
+    return apply
+
+
+def _make_store(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        tile, destination, rank, token = values
+        agent = agent_of(block)
+        order = agent.pipe.pipe_order
+        place = destination.in_block(home_of(agent, rank, op))
+        access = order.record(agent, op, token_of(token), False, True)
+        touch_place(order, access, place)
+        write_place(place, tile)
+        agent.launch.version += 1
+        return (order.token(access),)
+
+    return apply
+
+
+# Barriers
+
+
+def _make_arrive(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    by, relaxed = op.attributes.get("by", "elected"), op.attributes.get("order") == "relaxed"
+    bytes = op.attributes.get("bytes", 0)
+    assert isinstance(bytes, int)
+    everywhere = bool(op.attributes.get("everywhere"))
+    after_copies = bool(op.attributes.get("after_copies"))
+    name = op.operands[0].name
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        barriers, slot, rank, token = values
+        agent = agent_of(block)
+        at = element_of(agent, barriers.elements, slot, name, op)
+        count = {"elected": 1, "warps": agent.warps, "threads": agent.threads}[str(by)]
+        handed = token_of(token) | agent.base
+        if relaxed:
+            handed = handed.only_done()
+        if after_copies:
+            _arrive_after(agent, op, barriers.elements[at], count, handed)
+            return ()
+        homes = [reached(agent, h) for h in agent.home.cluster.homes] if everywhere else None
+        for home in homes or [home_of(agent, rank, op)]:
+            element = barriers.in_block(home).elements[at]
+            if element.arrive(op, count, bytes, handed):
+                agent.pipe.wake(element.queue)
+        return ()
+
+    return apply
+
+
+def _arrive_after(agent: Agent, op: Op, element: Phases, count: int, token: PipeToken) -> None:
+    """Arrive once the thread copies issued so far are done, and hand their writes over too."""
+    groups = agent.thread_copies
+    copies = [flight for group in (*groups.closed, groups.open) for flight in group]
+    token = join_all([token, *(flight.token for flight in copies)])
+    landings = [Landing(flight, agent.home) for flight in copies if not flight.handed]
+    agent.home.landings.update(landings)
+    missing = [flight for flight in copies if not flight.is_done]
+    for flight in copies:
+        flight.handed = True
+
+    def arrive() -> None:
+        element.landings.extend(landings)
+        if element.arrive(op, count, 0, token):
+            agent.pipe.wake(element.queue)
+
+    def one_less() -> None:
+        missing.pop()
+        if not missing:
+            arrive()
+
+    for flight in list(missing):
+        flight.then.append(one_less)
+    if not missing:
+        arrive()
+
+
+def _make_arrive_named(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        barriers, index, token = values
+        agent = agent_of(block)
+        at = element_of(agent, barriers.elements, index, op.operands[0].name, op)
+        meeting = barriers.elements[at]
+        if meeting.come(agent, token_of(token) | agent.base):
+            agent.pipe.wake(meeting.queue)
+        return ()
+
+    return apply
+
+
+def _make_cluster_arrive(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    relaxed = op.attributes.get("order") == "relaxed"
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        agent = agent_of(block)
+        token = token_of(values[0]) | agent.base
+        agent.cluster_arrivals += 1
+        if agent.cluster_arrivals > agent.cluster_waits + 1:
+            block.fault("pipe.cluster_order", "a thread arrives twice without waiting in between")
+        barrier = agent.home.cluster.barrier
+        handed = token.only_done() if relaxed else token
+        if barrier.come(agent.cluster_arrivals, agent.threads, handed):
+            agent.pipe.wake(barrier.queue)
+        return ()
+
+    return apply
+
+
+def _make_sync(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    return lambda block, values: (token_of(values[0]) | agent_of(block).base,)
+
+
+def _make_fence(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    space = op.attributes.get("space", "shared")
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        agent, token = agent_of(block), token_of(values[0])
+        shared = agent.pipe.pipe_order.shared
+        seen = token.shown
+        if space != "all":
+            seen = seen & shared if space == "shared" else seen & ~shared
+        return (sets(token.done | seen, token.shown, token.fenced | seen) | agent.base,)
+
+    return apply
+
+
+def _make_nothing(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    return lambda block, values: ()
+
+
+def _make_commit(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    engine = op.attributes["engine"]
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        agent_of(block).copies(engine).commit()
+        return ()
+
+    return apply
+
+
+# Tokens, counters
+
+
+def _make_token(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    return lambda block, values: (NOTHING,)
+
+
+def _make_join(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    return lambda block, values: (join_all(token_of(v) for v in values),)
+
+
+def _make_pass_token(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    return lambda block, values: (token_of(values[0]),)
+
+
+def _make_inc_wrap(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    access = Access(
+        op,
+        (),
+        I32,
+        SCOPES[str(op.attributes["scope"])],
+        str(op.attributes["ordering"]),
+        True,
+        True,
+        prod(()),
+    )
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        pointer, limit, token = values
+        event = access.begin(block, token)
+        (part,) = places_of(block, access, pointer, None)
+        touch(block, access, event, part, True)
+        old, poison = _read(part)
+        if poison is not None and poison.any():
+            block.fault("poison.compare", "the counter has no defined value")
+        most = block.scalar(limit, "compare", "the limit") & 0xFFFFFFFF
+        value = int(old.item()) & 0xFFFFFFFF
+        new = np.array([0 if value >= most else value + 1], np.uint32).view(np.int32)
+        _write(part, new)
+        block.launch.version += 1
+        if part.buffer.released or event.releases:
+            offset = part.offset if isinstance(part, Run) else int(part.offsets[0])
+            block.launch.order.publish(event, part.buffer.released, [offset], True)
+        return Tile(old.reshape(())), block.launch.order.token(event)
+
+    return apply
+
+
+def _read(part: Run | Places) -> Any:
+    return read_run(part, I32) if isinstance(part, Run) else read_places(part, I32)
+
+
+def _write(part: Run | Places, values: Any) -> None:
+    if isinstance(part, Run):
+        write_run(part, I32, values, None)
+    else:
+        write_places(part, I32, values, None)
+
+
+def make_unreached(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    """For what the machine runs itself: roles, waits, and what surrounds regions."""
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        raise NotImplementedError(op.name)
+
+    return apply
+
+
+ACTIONS: dict[str, Maker[Block]] = {
+    "alloc_buffer": _make_alloc,
+    "alloc_ring": _make_alloc,
+    "alloc_barrier": _make_alloc_barrier,
+    "alloc_named_barrier": _make_alloc_named,
+    "slot": _make_slot,
+    "subview": _make_subview,
+    "transpose_buffer": _make_transpose,
+    "reinterpret_buffer": _make_reinterpret,
+    "load_buffer": _make_load,
+    "store_buffer": _make_store,
+    "arrive_barrier": _make_arrive,
+    "arrive_named": _make_arrive_named,
+    "cluster_arrive": _make_cluster_arrive,
+    "sync": _make_sync,
+    "fence_proxy": _make_fence,
+    "order_fence": _make_nothing,
+    "set_priority": _make_nothing,
+    "prefetch_view": _make_nothing,
+    "commit_copies": _make_commit,
+    "make_token": _make_token,
+    "join_tokens": _make_join,
+    "memory_fence_alias_tko": _make_pass_token,
+    "gdc_launch_dependents_tko": _make_pass_token,
+    "gdc_wait_tko": _make_pass_token,
+    "atomic_inc_wrap_tko": _make_inc_wrap,
+    **dict.fromkeys(("role", "elected", "stagger", "if_rows", *WAITS), make_unreached),
+}
+"""How to run each of these operations."""

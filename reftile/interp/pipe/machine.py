@@ -1,0 +1,252 @@
+"""The machine of `pipe` kernels: agents advance through a plan; blocks of a cluster run together.
+
+An agent is one replica of a role in one block, or the block itself for what stands before and
+behind its roles. It is a coroutine that runs its operations in the order of the text. What it
+yields tells the schedule why it stopped:
+
+    a Wait    it cannot go on until somebody wakes the queue in which it stands
+    STEP      before an operation with effects: others may act first
+    SPIN      the end of an iteration that may wait for another block through memory
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from reftile.interp.machine import Block, Launch
+from reftile.interp.pipe.barriers import Barriers, Misuse, NamedBarriers, Rounds
+from reftile.interp.pipe.findings import describe_global_race, describe_shared_race
+from reftile.interp.pipe.flights import Flight, Groups, Landing
+from reftile.interp.pipe.places import Allocation, RacedAt
+from reftile.interp.pipe.tokens import NOTHING, PipeOrder, PipeToken
+from reftile.interp.plan import Plan, Step
+from reftile.ir.core import Op, Value
+from reftile.ir.diagnostics import Diagnosis, ReftileError, Span
+
+if TYPE_CHECKING:
+    from reftile.interp.values import Tile
+
+Index3 = tuple[int, int, int]
+
+
+class Pause(Enum):
+    """Why an agent stopped that could go on."""
+
+    STEP = "step"
+    SPIN = "spin"
+
+
+STEP, SPIN = Pause.STEP, Pause.SPIN
+
+
+@dataclass(slots=True, eq=False)
+class Wait:
+    """What an agent waits for.
+
+    queue: where whoever lets it go on finds it. what: in words. on: the barrier that is waited on,
+    so that those who could arrive can be named.
+    """
+
+    op: Op
+    queue: list[Agent]
+    what: Callable[[], str]
+    on: Value | None = None
+
+
+Ending: TypeAlias = "tuple[str, list[Any]]"
+Run: TypeAlias = "Generator[Wait | Pause, None, Ending]"
+Control: TypeAlias = "Generator[Wait | Pause, None, Ending | None]"
+
+
+@dataclass(slots=True, eq=False)
+class Cluster:
+    """Blocks that run together. homes: by rank. barrier: of `cluster_arrive`."""
+
+    homes: list[Home]
+    barrier: Rounds
+
+
+@dataclass(slots=True, eq=False)
+class Home:
+    """One block: its shared memory, its barriers, its agents.
+
+    shared_top: the first free byte of shared memory. landings, sources: copies that nobody has
+    waited for, which must be none when the block ends.
+    """
+
+    launch: PipeLaunch
+    cluster: Cluster
+    linear: int
+    rank: int
+    id: Index3
+    steps: Rounds
+    allocations: dict[Value, Allocation] = field(default_factory=dict[Value, Allocation])
+    barriers: dict[Value, Barriers] = field(default_factory=dict[Value, Barriers])
+    named: dict[Value, NamedBarriers] = field(default_factory=dict[Value, NamedBarriers])
+    agents: list[Agent] = field(default_factory=list["Agent"])
+    shared_top: int = 0
+    landings: set[Landing] = field(default_factory=set["Landing"])
+    joining: list[Agent] = field(default_factory=list["Agent"])
+    ended: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class PipeLaunch(Launch):
+    """What all blocks of a launch of a `pipe` kernel share.
+
+    plans: by cluster rank. preempts: agents stop before operations with effects. runnable: agents
+    that can go on. flights: asynchronous operations of which a stage can happen now.
+    """
+
+    pipe_order: PipeOrder = field(default_factory=PipeOrder)
+    plans: list[Plan[Block]] = field(default_factory=list[Plan[Block]])
+    cluster_extents: Index3 = (1, 1, 1)
+    preempts: bool = False
+    runnable: list[Agent] = field(default_factory=list["Agent"])
+    flights: list[Flight] = field(default_factory=list["Flight"])
+    operations: int = 0
+
+    def wake(self, queue: list[Agent]) -> None:
+        """Let those in a queue look again."""
+        for agent in queue:
+            agent.waiting = None
+        self.runnable.extend(queue)
+        queue.clear()
+
+    def fly(self, flight: Flight) -> None:
+        """Let an asynchronous operation happen from now on."""
+        self.flights.append(flight)
+
+    def act(self, flight: Flight) -> None:
+        """Do the next stage of an asynchronous operation, which is in `flights`."""
+        stage = flight.stages.pop(0)
+        self.current = self.pipe_order.agent = flight.agent
+        stage()
+        self.wake(flight.queue)
+        if flight.is_done:
+            self.flights.remove(flight)
+            for follow in flight.then:
+                follow()
+            if flight.next is not None:
+                self.flights.append(flight.next)
+
+
+class Agent(Block):
+    """A replica of a role, or a block before and behind its roles.
+
+    label: for messages. base: what fork handed on. performed: all that its operations' tokens
+    wait for. products: started and not waited for, oldest first; settled: the token of the others.
+    newest: the product that the next one runs behind.
+    """
+
+    __slots__ = (
+        "base",
+        "bulk_copies",
+        "cluster_arrivals",
+        "cluster_waits",
+        "coroutine",
+        "home",
+        "is_done",
+        "label",
+        "newest",
+        "performed",
+        "pipe",
+        "products",
+        "replica",
+        "replicas",
+        "settled",
+        "step_count",
+        "thread_copies",
+        "threads",
+        "waiting",
+        "warps",
+    )
+
+    def __init__(self, home: Home, env: list[Any], label: str, warps: int, threads: int) -> None:
+        self.launch = self.pipe = home.launch
+        self.home = home
+        self.linear, self.id = home.linear, home.id
+        self.env = env
+        self.deferred = self.draining = False
+        self.step: Step[Block] | None = None
+        self.number = self.sequence = self.pending = 0
+        self.allocated = []
+        self.stuck = -1
+        self.label = label
+        self.warps, self.threads = warps, threads
+        self.replica, self.replicas = 0, 1
+        self.base = self.performed = NOTHING
+        self.thread_copies, self.bulk_copies = Groups(), Groups()
+        self.products: list[Flight] = []
+        self.newest: Flight | None = None
+        self.settled: PipeToken = NOTHING
+        self.cluster_arrivals = self.cluster_waits = self.step_count = 0
+        self.waiting: Wait | None = None
+        self.is_done = False
+        self.coroutine: Run
+
+    @property
+    def name(self) -> str:
+        """The agent as messages name it."""
+        return f"{self.label} of block {self.launch.block_name(self.linear)}"
+
+    def copies(self, engine: object) -> Groups:
+        """The groups of an engine."""
+        return self.bulk_copies if engine == "bulk" else self.thread_copies
+
+    def perform(self, step: Step[Block]) -> None:
+        """Run an operation that does not block."""
+        launch, env = self.pipe, self.env
+        launch.current = launch.pipe_order.agent = self
+        self.step = step
+        self.number += 1
+        try:
+            results = step.apply(self, [env[i] for i in step.inputs])
+        except RacedAt as race:
+            raise ReftileError(describe_shared_race(race)) from None
+        except Misuse as misuse:
+            self.fault(f"pipe.{misuse.rule}", misuse.message, hint=misuse.hint)
+        except ReftileError as error:
+            raise self.restated(error) from None
+        for slot, result in zip(step.outputs, results, strict=True):
+            env[slot] = result
+            if type(result) is PipeToken:
+                self.performed = self.performed | result
+
+    def restated(self, error: ReftileError) -> ReftileError:
+        """An error of a `tile` operation; a race is told in the words of this level."""
+        raced = self.pipe.pipe_order.raced
+        if raced is None or not error.diagnosis.rule.startswith("race."):
+            return error
+        return ReftileError(describe_global_race(self.pipe, raced, error.diagnosis))
+
+    def fault(
+        self,
+        rule: str,
+        message: str,
+        position: int | None = None,
+        address: int | None = None,
+        hint: str = "",
+        op: Op | None = None,
+        shape: tuple[int, ...] = (),
+    ) -> NoReturn:
+        """Raise what is wrong, with the role."""
+        try:
+            Block.fault(self, rule, message, position, address, hint, op, shape)
+        except ReftileError as error:
+            found = error.diagnosis
+            notes: tuple[tuple[str, Span | None], ...] = (
+                *found.notes[:-1],
+                (f"in {self.name}", None),
+            )
+            data = {**found.data, "role": self.label}
+            raise ReftileError(
+                Diagnosis(found.rule, found.message, found.span, found.hint, notes, data=data)
+            ) from None
+
+    def integer(self, tile: Tile, what: str) -> int:
+        """A scalar that names a place or a phase."""
+        return self.scalar(tile, "address", what)

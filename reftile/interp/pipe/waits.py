@@ -1,0 +1,201 @@
+"""Operations that may block: waits for barriers, copies and products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from reftile.interp.machine import Block
+from reftile.interp.pipe.barriers import Barriers, Misuse, NamedBarriers
+from reftile.interp.pipe.flights import Flight, Pending
+from reftile.interp.pipe.machine import Agent, Control, Wait
+from reftile.interp.pipe.tokens import PipeToken, join_all, token_of
+from reftile.interp.plan import Step
+from reftile.ir.core import Op
+
+
+def _finish(agent: Agent, step: Step[Block], *values: Any) -> None:
+    for slot, value in zip(step.outputs, values, strict=True):
+        agent.env[slot] = value
+        if type(value) is PipeToken:
+            agent.performed = agent.performed | value
+
+
+def element_of(agent: Agent, elements: list[Any], index: Any, name: str, op: Op) -> int:
+    """An index of an array of barriers, checked."""
+    found = agent.integer(index, f"the index of `{op.name}`")
+    if not 0 <= found < len(elements):
+        agent.fault("pipe.slot", f"index {found} is outside %{name}, which has {len(elements)}")
+    return found
+
+
+# Barriers with phases
+
+
+def _wait_barrier(agent: Agent, step: Step[Block]) -> Control:
+    op = step.op
+    barriers: Barriers = agent.env[step.inputs[0]]
+    at = element_of(agent, barriers.elements, agent.env[step.inputs[1]], op.operands[0].name, op)
+    parity = agent.integer(agent.env[step.inputs[2]], "the phase of `wait_barrier`") & 1
+    element = barriers.elements[at]
+    wanted = element.number - int(element.is_passed(parity))
+
+    def what() -> str:
+        name = f"%{barriers.value.name}[{at}]"
+        return f"phase {wanted} of {name} ({element.state()})"
+
+    wait = Wait(op, element.queue, what, barriers.value)
+    while not element.is_passed(parity):
+        yield wait
+        if element.number > wanted + 1:
+            agent.step = step
+            agent.fault(
+                "pipe.phase_missed",
+                f"phase {wanted} of %{barriers.value.name}[{at}] is over and so is the one behind "
+                "it: a waiter cannot tell them apart",
+                hint="let those who arrive wait for this role before they go on",
+            )
+    token = element.completed
+    for landing in element.completed_landings:
+        landing.waited()
+    if op.attributes.get("order") == "relaxed":
+        token = token.only_done()
+    _finish(agent, step, token | agent.base)
+    return None
+
+
+# Named barriers, steps, clusters
+
+
+def _sync_named(agent: Agent, step: Step[Block]) -> Control:
+    op = step.op
+    barriers: NamedBarriers = agent.env[step.inputs[0]]
+    at = element_of(agent, barriers.elements, agent.env[step.inputs[1]], op.operands[0].name, op)
+    meeting = barriers.elements[at]
+    number = meeting.number
+    token = token_of(agent.env[step.inputs[2]]) | agent.base
+    _come(agent, lambda: meeting.come(agent, token), meeting.queue)
+
+    def what() -> str:
+        there = ", ".join(a.label for a in meeting.members)
+        return (
+            f"meeting {number} at %{barriers.value.name}[{at}] ({meeting.present} of "
+            f"{meeting.threads} threads are there: {there})"
+        )
+
+    wait = Wait(op, meeting.queue, what, barriers.value)
+    while meeting.number <= number:
+        yield wait
+    _finish(agent, step, meeting.over[number] | agent.base)
+    return None
+
+
+def _come(agent: Agent, come: Callable[[], bool], queue: list[Agent]) -> None:
+    try:
+        if come():
+            agent.pipe.wake(queue)
+    except Misuse as misuse:
+        agent.fault(f"pipe.{misuse.rule}", misuse.message, hint=misuse.hint)
+
+
+def count_step(agent: Agent, op: Op, token: PipeToken) -> Control:
+    """Execute one step of the block-wide barrier; what it hands over is in the block's `steps`."""
+    agent.step_count += 1
+    number, rounds = agent.step_count, agent.home.steps
+    _come(agent, lambda: rounds.come(number, agent.threads, token), rounds.queue)
+
+    def what() -> str:
+        present = rounds.present.get(number, 0)
+        return f"step {number} of its block ({present} of {rounds.threads} threads are there)"
+
+    wait = Wait(op, rounds.queue, what)
+    while not rounds.is_over(number):
+        yield wait
+    return None
+
+
+def _step(agent: Agent, step: Step[Block]) -> Control:
+    token = token_of(agent.env[step.inputs[0]]) | agent.base
+    yield from count_step(agent, step.op, token)
+    _finish(agent, step, agent.home.steps.tokens[agent.step_count] | agent.base)
+    return None
+
+
+def _cluster_wait(agent: Agent, step: Step[Block]) -> Control:
+    barrier = agent.home.cluster.barrier
+    agent.cluster_waits += 1
+    number = agent.cluster_waits
+    if agent.cluster_arrivals < number:
+        agent.fault(
+            "pipe.cluster_order",
+            f"wait {number} for the cluster comes before this thread's arrival {number}",
+            hint="each thread does `cluster_arrive` before `cluster_wait`",
+            op=step.op,
+        )
+
+    def what() -> str:
+        present = barrier.present.get(number, 0)
+        return f"round {number} of its cluster ({present} of {barrier.threads} threads have come)"
+
+    wait = Wait(step.op, barrier.queue, what)
+    while not barrier.is_over(number):
+        yield wait
+    _finish(agent, step, barrier.tokens[number] | agent.base)
+    return None
+
+
+# Copies and products
+
+
+def _wait_copies(agent: Agent, step: Step[Block]) -> Control:
+    op = step.op
+    groups = agent.copies(op.attributes["engine"])
+    in_flight = op.attributes.get("in_flight", 0)
+    assert isinstance(in_flight, int)
+    free = op.attributes.get("until") == "source_free"
+    for flight in groups.covered(in_flight, free):
+        wait = _wait_for(op, flight)
+        while not (flight.is_free if free else flight.is_done):
+            yield wait
+    _finish(agent, step, groups.settle(in_flight, free) | agent.base)
+    return None
+
+
+def _wait_for(op: Op, flight: Flight) -> Wait:
+    return Wait(op, flight.queue, lambda: f"`{flight.op.name}` of line {flight.op.span.line}")
+
+
+def _mma_wait(agent: Agent, step: Step[Block]) -> Control:
+    op, products = step.op, agent.products
+    in_flight = op.attributes.get("in_flight", 0)
+    assert isinstance(in_flight, int)
+    end = max(0, len(products) - in_flight)
+    left = products[end:]
+    pending: list[Pending] = [agent.env[s] for s in step.inputs]
+    for value, operand in zip(pending, op.operands, strict=True):
+        if value.flight in left:
+            agent.fault(
+                "pipe.mma_unfinished",
+                f"%{operand.name} is among the {in_flight} products that stay in flight",
+                hint="wait for fewer to remain, or take it later",
+                op=op,
+            )
+    for flight in products[:end]:
+        wait = _wait_for(op, flight)
+        while not flight.is_done:
+            yield wait
+    agent.settled = join_all([agent.settled, *(f.token for f in products[:end])])
+    del products[:end]
+    _finish(agent, step, *(p.tile for p in pending), agent.settled | agent.base)
+    return None
+
+
+WAITS: Mapping[str, Callable[[Agent, Step[Block]], Control]] = {
+    "wait_barrier": _wait_barrier,
+    "sync_named": _sync_named,
+    "step": _step,
+    "cluster_wait": _cluster_wait,
+    "wait_copies": _wait_copies,
+    "mma_wait": _mma_wait,
+}
+"""The operations that may block."""
