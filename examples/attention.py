@@ -168,8 +168,9 @@ def bound(q: Any, k: Any, v: Any, scale: float, seen: np.ndarray, tile_n: int) -
     scores = (estimate(q) @ estimate(k).swap()) * factor
     highest = np.where(seen, scores.value, -np.inf).max(-1, keepdims=True)
     # The maximum that is subtracted cancels between `acc` and `total`, whatever its error. The
-    # differences from a rising maximum add up to that from the last one, and so do their roundings.
-    shifted = (scores - highest).exp2()
+    # differences from a rising maximum add up to that from the last one. So do their roundings, up
+    # to a factor of 2, as half a unit is between u / 2 and u times the number.
+    shifted = (scores - highest).rounded().exp2()
     # Each tile that follows scales by another exp2, which has an error, and rounds the product.
     rescalings = -(-k.shape[-2] // tile_n)
     relative = rescalings * (2 * limit("exp", "float32") + 1) * gamma(1)

@@ -57,14 +57,15 @@ def reference(x: Any) -> Floats:
 def bound(x: Any, rescalings: int) -> Floats:
     """The kernel's steps on numbers with errors.
 
-    Each rescaling multiplies what was added before by an exponential: it has its own error, the
-    product is rounded, and the rounded differences of a rising maximum add up to that from the
-    last.
+    Each rescaling multiplies what was added before by an exponential, which has an error, and
+    rounds the product. The differences from a rising maximum add up to that from the last one, and
+    so do their roundings, up to a factor of 2.
     """
     row = estimate(x).astype("float32")
-    powers = (row - row.value.max(1, keepdims=True)).exp()
-    relative = rescalings * (2 * limit("exp", "float32") + 2) * gamma(1)
-    added = Estimate(powers.value, powers.error + relative * powers.value)
+    shifted = row - row.value.max(1, keepdims=True)
+    powers, added = shifted.exp(), shifted.rounded().exp()
+    relative = rescalings * (2 * limit("exp", "float32") + 1) * gamma(1)
+    added = Estimate(added.value, added.error + relative * added.value)
     return (powers / added.sum(1, keepdims=True)).astype(str(x.dtype)).error
 
 
