@@ -8,18 +8,37 @@ and may lack axes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from reftile.interp.values import Array, Mask, Tile
 from reftile.interp.vocabulary.shapes import batch_of, gather, spread
-
-if TYPE_CHECKING:
-    from reftile.interp.prepared import Prepared
+from reftile.ir.define import Definition
+from reftile.ir.dtypes import DType
 
 Operand: TypeAlias = "Tile | tuple[Tile, ...] | None"
-Spread: TypeAlias = "Callable[[Prepared, Sequence[Operand]], Mask]"
+
+
+class Prepared(Protocol):
+    """What is asked of a prepared operation; `interp.prepared` has the class and its words."""
+
+    definition: Definition
+    compute: Callable[..., Any]
+    ranks: tuple[int, ...]
+    result_rank: int
+    result_shape: tuple[int, ...]
+
+    def integer(self, name: str) -> int:
+        """The value of an integer attribute."""
+        ...
+
+    def dtype(self, name: str) -> DType:
+        """The element type that a name stands for."""
+        ...
+
+
+Spread: TypeAlias = Callable[[Prepared, Sequence[Operand]], Mask]
 
 NOTHING: Mask = np.zeros((), np.bool_)
 
