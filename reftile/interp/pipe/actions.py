@@ -13,8 +13,6 @@ from reftile.interp.access import parts_of as places_of
 from reftile.interp.machine import Block
 from reftile.interp.memory import Places, Run, read_places, read_run, write_places, write_run
 from reftile.interp.order import SCOPES
-from reftile.interp.pipe.barriers import Barriers, NamedBarriers, Phases
-from reftile.interp.pipe.flights import Landing
 from reftile.interp.pipe.machine import Agent, Home
 from reftile.interp.pipe.places import (
     Allocation,
@@ -24,15 +22,15 @@ from reftile.interp.pipe.places import (
     touch_place,
     write_place,
 )
-from reftile.interp.pipe.tokens import NOTHING, PipeToken, join_all, sets, token_of
-from reftile.interp.pipe.waits import WAITS, element_of
+from reftile.interp.pipe.tokens import token_of
+from reftile.interp.pipe.waits import WAITS
 from reftile.interp.plan import Apply, Maker, Plan
 from reftile.interp.values import Tile
 from reftile.ir.buffer_layout import buffer_alignment, buffer_bytes, place_bytes
 from reftile.ir.core import Op
 from reftile.ir.diagnostics import Diagnosis, ReftileError
 from reftile.ir.dtypes import I32
-from reftile.ir.types import BarrierType, BufferType, NamedBarrierType, RingType
+from reftile.ir.types import BufferType, RingType
 
 
 def agent_of(block: Block) -> Agent:
@@ -64,6 +62,13 @@ def reached(agent: Agent, home: Home) -> Home:
     return home
 
 
+def in_block(place: Place, home: Home) -> Place:
+    """The buffer at the same place of a block of the cluster."""
+    if home.id == place.allocation.block:
+        return place
+    return Place(home.allocations[place.allocation.value], place.offset, place.type)
+
+
 # Allocations
 
 
@@ -84,35 +89,11 @@ def _make_alloc(op: Op, plan: Plan[Block]) -> Apply[Block]:
         home = agent_of(block).home
         address = -(-home.shared_top // alignment) * alignment
         home.shared_top = address + size
-        allocation = Allocation(home, op.results[0], address, size)
+        allocation = Allocation(home.id, op.results[0], address, size)
         home.allocations[op.results[0]] = allocation
         if isinstance(type, BufferType):
             return (Place(allocation, 0, type),)
         return (RingPlace(allocation, 0, type),)
-
-    return apply
-
-
-def _make_alloc_barrier(op: Op, plan: Plan[Block]) -> Apply[Block]:
-    type = op.results[0].type
-    assert isinstance(type, BarrierType)
-
-    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
-        home = agent_of(block).home
-        made = home.barriers[op.results[0]] = Barriers(home, op.results[0], type)
-        return (made,)
-
-    return apply
-
-
-def _make_alloc_named(op: Op, plan: Plan[Block]) -> Apply[Block]:
-    type = op.results[0].type
-    assert isinstance(type, NamedBarrierType)
-
-    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
-        home = agent_of(block).home
-        made = home.named[op.results[0]] = NamedBarriers(op.results[0], type)
-        return (made,)
 
     return apply
 
@@ -199,7 +180,7 @@ def _make_load(op: Op, plan: Plan[Block]) -> Apply[Block]:
         source, rank, token = values
         agent = agent_of(block)
         order = agent.pipe.pipe_order
-        place = source.in_block(home_of(agent, rank, op))
+        place = in_block(source, home_of(agent, rank, op))
         access = order.record(agent, op, token_of(token), True, False)
         touch_place(order, access, place)
         return read_place(place), order.token(access)
@@ -212,120 +193,12 @@ def _make_store(op: Op, plan: Plan[Block]) -> Apply[Block]:
         tile, destination, rank, token = values
         agent = agent_of(block)
         order = agent.pipe.pipe_order
-        place = destination.in_block(home_of(agent, rank, op))
+        place = in_block(destination, home_of(agent, rank, op))
         access = order.record(agent, op, token_of(token), False, True)
         touch_place(order, access, place)
         write_place(place, tile)
         agent.launch.version += 1
         return (order.token(access),)
-
-    return apply
-
-
-# Barriers
-
-
-def _make_arrive(op: Op, plan: Plan[Block]) -> Apply[Block]:
-    by, relaxed = op.attributes.get("by", "elected"), op.attributes.get("order") == "relaxed"
-    bytes = op.attributes.get("bytes", 0)
-    assert isinstance(bytes, int)
-    everywhere = bool(op.attributes.get("everywhere"))
-    after_copies = bool(op.attributes.get("after_copies"))
-    name = op.operands[0].name
-
-    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
-        barriers, slot, rank, token = values
-        agent = agent_of(block)
-        at = element_of(agent, barriers.elements, slot, name, op)
-        count = {"elected": 1, "warps": agent.warps, "threads": agent.threads}[str(by)]
-        handed = token_of(token) | agent.base
-        if relaxed:
-            handed = handed.only_done()
-        if after_copies:
-            _arrive_after(agent, op, barriers.elements[at], count, handed)
-            return ()
-        homes = [reached(agent, h) for h in agent.home.cluster.homes] if everywhere else None
-        for home in homes or [home_of(agent, rank, op)]:
-            element = barriers.in_block(home).elements[at]
-            if element.arrive(op, count, bytes, handed):
-                agent.pipe.wake(element.queue)
-        return ()
-
-    return apply
-
-
-def _arrive_after(agent: Agent, op: Op, element: Phases, count: int, token: PipeToken) -> None:
-    """Arrive once the thread copies issued so far are done, and hand their writes over too."""
-    groups = agent.thread_copies
-    copies = [flight for group in (*groups.closed, groups.open) for flight in group]
-    token = join_all([token, *(flight.token for flight in copies)])
-    landings = [Landing(flight, agent.home) for flight in copies if not flight.handed]
-    agent.home.landings.update(landings)
-    missing = [flight for flight in copies if not flight.is_done]
-    for flight in copies:
-        flight.handed = True
-
-    def arrive() -> None:
-        element.landings.extend(landings)
-        if element.arrive(op, count, 0, token):
-            agent.pipe.wake(element.queue)
-
-    def one_less() -> None:
-        missing.pop()
-        if not missing:
-            arrive()
-
-    for flight in list(missing):
-        flight.then.append(one_less)
-    if not missing:
-        arrive()
-
-
-def _make_arrive_named(op: Op, plan: Plan[Block]) -> Apply[Block]:
-    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
-        barriers, index, token = values
-        agent = agent_of(block)
-        at = element_of(agent, barriers.elements, index, op.operands[0].name, op)
-        meeting = barriers.elements[at]
-        if meeting.come(agent, token_of(token) | agent.base):
-            agent.pipe.wake(meeting.queue)
-        return ()
-
-    return apply
-
-
-def _make_cluster_arrive(op: Op, plan: Plan[Block]) -> Apply[Block]:
-    relaxed = op.attributes.get("order") == "relaxed"
-
-    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
-        agent = agent_of(block)
-        token = token_of(values[0]) | agent.base
-        agent.cluster_arrivals += 1
-        if agent.cluster_arrivals > agent.cluster_waits + 1:
-            block.fault("pipe.cluster_order", "a thread arrives twice without waiting in between")
-        barrier = agent.home.cluster.barrier
-        handed = token.only_done() if relaxed else token
-        if barrier.come(agent.cluster_arrivals, agent.threads, handed):
-            agent.pipe.wake(barrier.queue)
-        return ()
-
-    return apply
-
-
-def _make_sync(op: Op, plan: Plan[Block]) -> Apply[Block]:
-    return lambda block, values: (token_of(values[0]) | agent_of(block).base,)
-
-
-def _make_fence(op: Op, plan: Plan[Block]) -> Apply[Block]:
-    space = op.attributes.get("space", "shared")
-
-    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
-        agent, token = agent_of(block), token_of(values[0])
-        shared = agent.pipe.pipe_order.shared
-        seen = token.shown
-        if space != "all":
-            seen = seen & shared if space == "shared" else seen & ~shared
-        return (sets(token.done | seen, token.shown, token.fenced | seen) | agent.base,)
 
     return apply
 
@@ -344,19 +217,7 @@ def _make_commit(op: Op, plan: Plan[Block]) -> Apply[Block]:
     return apply
 
 
-# Tokens, counters
-
-
-def _make_token(op: Op, plan: Plan[Block]) -> Apply[Block]:
-    return lambda block, values: (NOTHING,)
-
-
-def _make_join(op: Op, plan: Plan[Block]) -> Apply[Block]:
-    return lambda block, values: (join_all(token_of(v) for v in values),)
-
-
-def _make_pass_token(op: Op, plan: Plan[Block]) -> Apply[Block]:
-    return lambda block, values: (token_of(values[0]),)
+# A counter
 
 
 def _make_inc_wrap(op: Op, plan: Plan[Block]) -> Apply[Block]:
@@ -415,28 +276,16 @@ def make_unreached(op: Op, plan: Plan[Block]) -> Apply[Block]:
 ACTIONS: dict[str, Maker[Block]] = {
     "alloc_buffer": _make_alloc,
     "alloc_ring": _make_alloc,
-    "alloc_barrier": _make_alloc_barrier,
-    "alloc_named_barrier": _make_alloc_named,
     "slot": _make_slot,
     "subview": _make_subview,
     "transpose_buffer": _make_transpose,
     "reinterpret_buffer": _make_reinterpret,
     "load_buffer": _make_load,
     "store_buffer": _make_store,
-    "arrive_barrier": _make_arrive,
-    "arrive_named": _make_arrive_named,
-    "cluster_arrive": _make_cluster_arrive,
-    "sync": _make_sync,
-    "fence_proxy": _make_fence,
     "order_fence": _make_nothing,
     "set_priority": _make_nothing,
     "prefetch_view": _make_nothing,
     "commit_copies": _make_commit,
-    "make_token": _make_token,
-    "join_tokens": _make_join,
-    "memory_fence_alias_tko": _make_pass_token,
-    "gdc_launch_dependents_tko": _make_pass_token,
-    "gdc_wait_tko": _make_pass_token,
     "atomic_inc_wrap_tko": _make_inc_wrap,
     **dict.fromkeys(("role", "elected", "stagger", "if_rows", *WAITS), make_unreached),
 }

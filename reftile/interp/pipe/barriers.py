@@ -6,17 +6,11 @@ Each keeps the tokens that were handed over, and a queue of the agents that wait
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from reftile.interp.pipe.tokens import NOTHING, PipeToken
+from reftile.interp.pipe.flights import Landing, Queue
+from reftile.interp.pipe.tokens import NOTHING, Issuer, PipeToken
 from reftile.ir.core import Op, Value
 from reftile.ir.types import BarrierType, NamedBarrierType
-
-if TYPE_CHECKING:
-    from reftile.interp.pipe.flights import Landing
-    from reftile.interp.pipe.machine import Agent, Home
-
-Queue = list["Agent"]
 
 
 class Misuse(Exception):
@@ -44,14 +38,14 @@ class Phases:
     arrived: int = 0
     bytes_missing: int = 0
     token: PipeToken = NOTHING
-    landings: list[Landing] = field(default_factory=list["Landing"])
+    landings: list[Landing] = field(default_factory=list[Landing])
     completed: PipeToken = NOTHING
-    completed_landings: list[Landing] = field(default_factory=list["Landing"])
+    completed_landings: list[Landing] = field(default_factory=list[Landing])
     announced: Op | None = None
-    queue: Queue = field(default_factory=list["Agent"])
+    queue: Queue = field(default_factory=Queue)
 
-    def arrive(self, op: Op, count: int, bytes: int, token: PipeToken) -> bool:
-        """Take arrivals and announced bytes; True if that completes the phase."""
+    def arrive(self, op: Op, count: int, bytes: int, token: PipeToken) -> None:
+        """Take arrivals and announced bytes, which may complete the phase."""
         if self.arrived + count > self.expected:
             raise Misuse(
                 "arrivals",
@@ -64,24 +58,23 @@ class Phases:
         if bytes:
             self.announced = op
         self.token = self.token | token
-        return self._complete()
+        self._complete()
 
-    def credit(self, bytes: int, token: PipeToken, landing: Landing | None) -> bool:
-        """Take bytes that a copy brought; True if that completes the phase."""
+    def credit(self, bytes: int, token: PipeToken, landing: Landing) -> None:
+        """Take bytes that a copy brought, which may complete the phase."""
         self.bytes_missing -= bytes
         self.token = self.token | token
-        if landing is not None:
-            self.landings.append(landing)
-        return self._complete()
+        self.landings.append(landing)
+        self._complete()
 
-    def _complete(self) -> bool:
+    def _complete(self) -> None:
         if self.arrived != self.expected or self.bytes_missing:
-            return False
+            return
         self.number += 1
         self.arrived = 0
         self.completed, self.token = self.token, NOTHING
         self.completed_landings, self.landings = self.landings, []
-        return True
+        self.queue.wake()
 
     def is_passed(self, parity: int) -> bool:
         """True if a wait for this parity goes on."""
@@ -100,15 +93,11 @@ class Phases:
 class Barriers:
     """An array of barriers in one block."""
 
-    __slots__ = ("elements", "home", "type", "value")
+    __slots__ = ("elements", "value")
 
-    def __init__(self, home: Home, value: Value, type: BarrierType) -> None:
-        self.home, self.value, self.type = home, value, type
+    def __init__(self, value: Value, type: BarrierType) -> None:
+        self.value = value
         self.elements = [Phases(type.arrivals) for _ in range(type.count)]
-
-    def in_block(self, home: Home) -> Barriers:
-        """The array of another block of the cluster."""
-        return home.barriers[self.value]
 
 
 # Named barriers
@@ -116,44 +105,46 @@ class Barriers:
 
 @dataclass(slots=True, eq=False)
 class Meeting:
-    """One named barrier: those who came to the meeting that has begun, and what they brought.
+    """One meeting at a named barrier: who has come, and what their tokens wait for."""
 
-    number: of meetings that are over. over: the token of each meeting that somebody still leaves.
-    """
-
-    threads: int
-    number: int = 0
+    number: int
     present: int = 0
     token: PipeToken = NOTHING
-    members: list[Agent] = field(default_factory=list["Agent"])
-    over: dict[int, PipeToken] = field(default_factory=dict[int, PipeToken])
-    queue: Queue = field(default_factory=list["Agent"])
+    members: list[Issuer] = field(default_factory=list[Issuer])
+    is_over: bool = False
 
-    def come(self, agent: Agent, token: PipeToken) -> bool:
-        """Take all threads of a role; True if the meeting is over then."""
-        if agent in self.members:
+
+@dataclass(slots=True, eq=False)
+class NamedBarrier:
+    """A named barrier and the meeting that has begun there. threads: that meet."""
+
+    threads: int
+    meeting: Meeting = field(default_factory=lambda: Meeting(0))
+    queue: Queue = field(default_factory=Queue)
+
+    def come(self, agent: Issuer, threads: int, token: PipeToken) -> Meeting:
+        """Let all threads of a role come, and give the meeting that they come to."""
+        meeting = self.meeting
+        if agent in meeting.members:
             raise Misuse(
                 "named_twice",
                 f"the threads of {agent.label} come twice to one meeting "
-                f"({self.present} of {self.threads} threads are there)",
+                f"({meeting.present} of {self.threads} threads are there)",
                 "the others must come in between",
             )
-        if self.present + agent.threads > self.threads:
+        if meeting.present + threads > self.threads:
             raise Misuse(
                 "participants",
-                f"{self.present + agent.threads} threads come to a meeting of {self.threads}",
+                f"{meeting.present + threads} threads come to a meeting of {self.threads}",
             )
-        self.present += agent.threads
-        self.token = self.token | token
-        self.members.append(agent)
-        if self.present < self.threads:
-            return False
-        self.over[self.number] = self.token
-        self.over.pop(self.number - 64, None)
-        self.number += 1
-        self.present, self.token = 0, NOTHING
-        self.members = []
-        return True
+        meeting.present += threads
+        meeting.token = meeting.token | token
+        meeting.members.append(agent)
+        if meeting.present == self.threads:
+            meeting.is_over = True
+            self.meeting = Meeting(meeting.number + 1)
+            self.queue.wake()
+        return meeting
 
 
 class NamedBarriers:
@@ -163,7 +154,7 @@ class NamedBarriers:
 
     def __init__(self, value: Value, type: NamedBarrierType) -> None:
         self.value = value
-        self.elements = [Meeting(type.threads) for _ in range(type.count)]
+        self.elements = [NamedBarrier(type.threads) for _ in range(type.count)]
 
 
 # Barriers that all threads of a block or a cluster count for themselves
@@ -173,19 +164,22 @@ class NamedBarriers:
 class Rounds:
     """A barrier whose n-th passing needs everybody's n-th coming: of a cluster, or `step`.
 
-    threads: of all who take part. present, tokens: by round, from 1.
+    threads: of all who take part. present, tokens: by round, from 1; nobody is further behind than
+    one round.
     """
 
     threads: int
     present: dict[int, int] = field(default_factory=dict[int, int])
     tokens: dict[int, PipeToken] = field(default_factory=dict[int, PipeToken])
-    queue: Queue = field(default_factory=list["Agent"])
+    queue: Queue = field(default_factory=Queue)
 
-    def come(self, number: int, threads: int, token: PipeToken) -> bool:
-        """Take some threads that come for the `number`-th time; True if all are there."""
+    def come(self, number: int, threads: int, token: PipeToken) -> None:
+        """Let some threads come for the `number`-th time."""
         self.present[number] = self.present.get(number, 0) + threads
         self.tokens[number] = self.tokens.get(number, NOTHING) | token
-        return self.is_over(number)
+        self.tokens.pop(number - 2, None)
+        if self.is_over(number):
+            self.queue.wake()
 
     def is_over(self, number: int) -> bool:
         """True if everybody has come `number` times."""

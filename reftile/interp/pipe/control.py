@@ -246,4 +246,4 @@ def finish(agent: Agent) -> None:
     """Note that an agent has run to its end."""
     agent.is_done = True
     home = agent.home
-    agent.pipe.wake(home.joining)
+    home.joining.wake()

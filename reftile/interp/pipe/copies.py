@@ -23,10 +23,10 @@ from reftile.interp.atomics import combine
 from reftile.interp.machine import Block
 from reftile.interp.memory import STORED_POISON, Places
 from reftile.interp.order import DEVICE, WEAK
-from reftile.interp.pipe.actions import agent_of, reached
-from reftile.interp.pipe.barriers import Barriers
+from reftile.interp.pipe.actions import agent_of, in_block, reached
+from reftile.interp.pipe.barriers import Barriers, Phases
 from reftile.interp.pipe.flights import Flight, Landing
-from reftile.interp.pipe.machine import Agent
+from reftile.interp.pipe.machine import Agent, Home
 from reftile.interp.pipe.places import Place, read_place, touch_place, write_place
 from reftile.interp.pipe.tokens import Touch, token_of
 from reftile.interp.pipe.waits import element_of
@@ -171,11 +171,12 @@ def _make_copy_in(op: Op, plan: Plan[Block]) -> Apply[Block]:
         taken: list[Tile] = []
         flight.stages.append(lambda: taken.append(region.read(padding)))
         flight.token = order.completed(read)
-        for place in _destinations(agent, op, destination, multicast):
+        for home in _destinations(agent, multicast):
+            place = in_block(destination, home)
             write = order.record(agent, op, before, False, True, is_async=bulk, in_flight=True)
             touch_place(order, write, place)
             flight.token = flight.token | order.completed(write)
-            _add_landing(flight, place, taken, barriers, slot)
+            _add_landing(agent, flight, (home, place), taken, barriers, slot)
         flight.free_token = flight.token
         if not bulk:
             agent.thread_copies.open.append(flight)
@@ -189,37 +190,41 @@ def _size(access: Access) -> int:
     return access.dtype.storage.itemsize
 
 
-def _destinations(agent: Agent, op: Op, place: Place, multicast: Tile | None) -> list[Place]:
-    """The buffer in every block that a copy writes to."""
+def _destinations(agent: Agent, multicast: Tile | None) -> list[Home]:
+    """The blocks that a copy writes to."""
     if multicast is None:
-        return [place]
+        return [agent.home]
     mask = agent.integer(multicast, "the mask of `copy_in`")
     homes = agent.home.cluster.homes
     if not 0 < mask < 1 << len(homes):
         agent.fault("pipe.rank", f"the mask {mask} names no blocks, or some outside the cluster")
-    return [place.in_block(reached(agent, h)) for h in homes if mask >> h.rank & 1]
+    return [reached(agent, h) for h in homes if mask >> h.rank & 1]
 
 
 def _add_landing(
-    flight: Flight, place: Place, taken: list[Tile], barriers: Barriers | None, slot: Tile | None
+    agent: Agent,
+    flight: Flight,
+    destination: tuple[Home, Place],
+    taken: list[Tile],
+    barriers: Barriers | None,
+    slot: Tile | None,
 ) -> None:
     """Let a copy write one destination, and credit its bytes there."""
-    agent, op = flight.agent, flight.op
+    home, place = destination
     shape, bytes = place.type.shape, place.type.size_bytes
-    element = landing = None
+    credits: list[tuple[Phases, Landing]] = []
     if barriers is not None:
-        home = place.allocation.home
-        at = element_of(agent, barriers.elements, slot, barriers.value.name, op)
-        element = barriers.in_block(home).elements[at]
-        landing = Landing(flight, home)
+        at = element_of(agent, barriers.elements, slot, barriers.value.name, flight.op)
+        landing = Landing(flight, home.landings)
         home.landings.add(landing)
+        credits.append((home.barriers[barriers.value].elements[at], landing))
 
     def land() -> None:
         tile = taken[0]
         poison = None if tile.poison is None else tile.poison.reshape(shape)
         write_place(place, Tile(tile.data.reshape(shape), poison))
-        if element is not None and element.credit(bytes, flight.token, landing):
-            agent.pipe.wake(element.queue)
+        for element, landing in credits:
+            element.credit(bytes, flight.token, landing)
 
     flight.stages.append(land)
 

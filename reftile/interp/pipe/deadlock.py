@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from reftile.interp.pipe.barriers import Phases
+from reftile.interp.pipe.machine import Agent, Home, PipeLaunch
 from reftile.ir.core import Kernel, Op, Value
 from reftile.ir.diagnostics import Diagnosis, Span
-
-if TYPE_CHECKING:
-    from reftile.interp.pipe.machine import Agent, Home, PipeLaunch
 
 MOST_LINES = 12
 """Agents that a message lists at most."""

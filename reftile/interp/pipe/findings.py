@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from reftile.interp.memory import Memory
 from reftile.interp.pipe.places import RacedAt, element_at
 from reftile.interp.pipe.tokens import Touch
 from reftile.ir.diagnostics import Diagnosis, Span
-
-if TYPE_CHECKING:
-    from reftile.interp.pipe.machine import PipeLaunch
 
 
 def describe_shared_race(race: RacedAt) -> Diagnosis:
     """The diagnosis of a race in shared memory."""
     place = race.place
-    block = place.allocation.home
+    block = place.allocation.block
     element = element_at(place, race.offset)
     byte = place.offset + race.offset
     name = place.allocation.buffer.name
-    where = f"byte {byte} of {name} in block {block.launch.block_name(block.linear)}"
+    where = f"byte {byte} of {name} in block {block}"
     data: dict[str, object] = {
         "buffer": name,
         "offset_bytes": byte,
         "element": element,
-        "block": block.id,
+        "block": block,
     }
     notes: tuple[tuple[str, Span | None], ...] = (
         (f"the access touches {place}, here its element {list(element)}", None),
@@ -33,16 +30,14 @@ def describe_shared_race(race: RacedAt) -> Diagnosis:
     return _describe(race.earlier, race.later, where, notes, data)
 
 
-def describe_global_race(
-    launch: PipeLaunch, raced: tuple[Touch, Touch], found: Diagnosis
-) -> Diagnosis:
+def describe_global_race(memory: Memory, raced: tuple[Touch, Touch], found: Diagnosis) -> Diagnosis:
     """The diagnosis of a race in global memory, from what `tile` operations say of it."""
     earlier, later = raced
     data = {k: v for k, v in found.data.items() if k in ("buffer", "offset_bytes", "address")}
     address = found.data.get("address")
     where = f"memory of `{found.data.get('buffer')}`"
     if isinstance(address, int):
-        buffer = launch.memory.nearest(address)
+        buffer = memory.nearest(address)
         if buffer is not None:
             where = f"{buffer.element_at(address - buffer.address)} (address 0x{address:x})"
     data["block"] = later.agent.id

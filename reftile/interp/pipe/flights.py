@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from reftile.interp.pipe.tokens import NOTHING, PipeToken
+from reftile.interp.pipe.tokens import NOTHING, Issuer, PipeToken
 from reftile.interp.values import Tile
 from reftile.ir.core import Op
 
-if TYPE_CHECKING:
-    from reftile.interp.pipe.machine import Agent, Home
-
 Stage = Callable[[], None]
+
+
+class Queue:
+    """Who waits for something: what to call to let each look again."""
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+
+    def wake(self) -> None:
+        """Let all look again; those who still wait come back."""
+        waiting, self.waiting = self.waiting, []
+        for resume in waiting:
+            resume()
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +37,7 @@ class Flight:
     queue: who waits for it. handed: its completion arrives on a barrier.
     """
 
-    agent: Agent
+    agent: Issuer
     op: Op
     stages: list[Stage] = field(default_factory=list[Stage])
     free_after: int = 0
@@ -34,7 +45,7 @@ class Flight:
     free_token: PipeToken = NOTHING
     then: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     next: Flight | None = None
-    queue: list[Agent] = field(default_factory=list["Agent"])
+    queue: Queue = field(default_factory=Queue)
     handed: bool = False
 
     @property
@@ -50,14 +61,17 @@ class Flight:
 
 @dataclass(slots=True, eq=False)
 class Landing:
-    """The arrival of a copy's bytes in one block, to be waited for before that block ends."""
+    """The arrival of a copy's bytes in one block, to be waited for before that block ends.
+
+    unwaited: those of that block that nobody has waited for.
+    """
 
     flight: Flight
-    home: Home
+    unwaited: set[Landing]
 
     def waited(self) -> None:
         """Note that somebody waited for the phase that its bytes were credited to."""
-        self.home.landings.discard(self)
+        self.unwaited.discard(self)
 
 
 @dataclass(slots=True, eq=False)

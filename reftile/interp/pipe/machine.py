@@ -14,20 +14,18 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from reftile.interp.machine import Block, Launch
 from reftile.interp.pipe.barriers import Barriers, Misuse, NamedBarriers, Rounds
 from reftile.interp.pipe.findings import describe_global_race, describe_shared_race
-from reftile.interp.pipe.flights import Flight, Groups, Landing
+from reftile.interp.pipe.flights import Flight, Groups, Landing, Queue
 from reftile.interp.pipe.places import Allocation, RacedAt
 from reftile.interp.pipe.tokens import NOTHING, PipeOrder, PipeToken
 from reftile.interp.plan import Plan, Step
+from reftile.interp.values import Tile
 from reftile.ir.core import Op, Value
 from reftile.ir.diagnostics import Diagnosis, ReftileError, Span
-
-if TYPE_CHECKING:
-    from reftile.interp.values import Tile
 
 Index3 = tuple[int, int, int]
 
@@ -51,7 +49,7 @@ class Wait:
     """
 
     op: Op
-    queue: list[Agent]
+    queue: Queue
     what: Callable[[], str]
     on: Value | None = None
 
@@ -89,7 +87,7 @@ class Home:
     agents: list[Agent] = field(default_factory=list["Agent"])
     shared_top: int = 0
     landings: set[Landing] = field(default_factory=set["Landing"])
-    joining: list[Agent] = field(default_factory=list["Agent"])
+    joining: Queue = field(default_factory=Queue)
     ended: bool = False
 
 
@@ -109,13 +107,6 @@ class PipeLaunch(Launch):
     flights: list[Flight] = field(default_factory=list["Flight"])
     operations: int = 0
 
-    def wake(self, queue: list[Agent]) -> None:
-        """Let those in a queue look again."""
-        for agent in queue:
-            agent.waiting = None
-        self.runnable.extend(queue)
-        queue.clear()
-
     def fly(self, flight: Flight) -> None:
         """Let an asynchronous operation happen from now on."""
         self.flights.append(flight)
@@ -123,9 +114,9 @@ class PipeLaunch(Launch):
     def act(self, flight: Flight) -> None:
         """Do the next stage of an asynchronous operation, which is in `flights`."""
         stage = flight.stages.pop(0)
-        self.current = self.pipe_order.agent = flight.agent
+        self.pipe_order.agent = flight.agent
         stage()
-        self.wake(flight.queue)
+        flight.queue.wake()
         if flight.is_done:
             self.flights.remove(flight)
             for follow in flight.then:
@@ -188,6 +179,17 @@ class Agent(Block):
         self.is_done = False
         self.coroutine: Run
 
+    def sleep(self, wait: Wait) -> None:
+        """Stop until what is waited for may have come."""
+        self.pipe.runnable.remove(self)
+        self.waiting = wait
+        wait.queue.waiting.append(self.resume)
+
+    def resume(self) -> None:
+        """Look again."""
+        self.waiting = None
+        self.pipe.runnable.append(self)
+
     @property
     def name(self) -> str:
         """The agent as messages name it."""
@@ -221,7 +223,7 @@ class Agent(Block):
         raced = self.pipe.pipe_order.raced
         if raced is None or not error.diagnosis.rule.startswith("race."):
             return error
-        return ReftileError(describe_global_race(self.pipe, raced, error.diagnosis))
+        return ReftileError(describe_global_race(self.launch.memory, raced, error.diagnosis))
 
     def fault(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,8 @@ from reftile.ir.core import Value
 from reftile.ir.numbers import decode, encode
 from reftile.ir.types import BufferType, RingType
 
-if TYPE_CHECKING:
-    from reftile.interp.pipe.machine import Home
-
 Indices = NDArray[np.int64]
+Index3 = tuple[int, int, int]
 
 CHUNKS: dict[int, np.dtype[Any]] = {
     16: np.dtype(np.complex128),
@@ -86,14 +84,14 @@ def placement(type: BufferType, alignment: int) -> Placement:
 class Allocation:
     """The memory of one `alloc_buffer` or `alloc_ring` in one block.
 
-    address: in the block's shared memory. cells: per `cell_bytes` bytes, the sets of accesses that
-    wrote them last (upper half) and read them since (lower half).
+    block: whose it is. address: in the block's shared memory. cells: per `cell_bytes` bytes, the
+    sets of accesses that wrote them last (upper half) and read them since (lower half).
     """
 
-    __slots__ = ("address", "buffer", "cell_bytes", "cells", "home", "value")
+    __slots__ = ("address", "block", "buffer", "cell_bytes", "cells", "value")
 
-    def __init__(self, home: Home, value: Value, address: int, size_bytes: int) -> None:
-        self.home = home
+    def __init__(self, block: Index3, value: Value, address: int, size_bytes: int) -> None:
+        self.block = block
         self.value = value
         self.address = address
         self.buffer = Buffer(
@@ -131,12 +129,6 @@ class Place:
     def placement(self) -> Placement:
         """Where its bytes lie, from its start."""
         return placement(self.type, gcd(16, self.offset))
-
-    def in_block(self, home: Home) -> Place:
-        """The buffer at the same place of another block of the cluster."""
-        if home is self.allocation.home:
-            return self
-        return Place(home.allocations[self.allocation.value], self.offset, self.type)
 
     def __str__(self) -> str:
         """The buffer as messages name it."""

@@ -14,6 +14,7 @@ from reftile.interp.actions import MAKERS
 from reftile.interp.machine import Block
 from reftile.interp.memory import STORED_POISON, Buffer, Memory
 from reftile.interp.pipe.actions import ACTIONS
+from reftile.interp.pipe.arrivals import ARRIVALS
 from reftile.interp.pipe.barriers import Rounds
 from reftile.interp.pipe.control import run_block
 from reftile.interp.pipe.copies import COPIES
@@ -22,7 +23,7 @@ from reftile.interp.pipe.flights import Flight
 from reftile.interp.pipe.machine import Agent, Cluster, Home, PipeLaunch
 from reftile.interp.pipe.products import PRODUCTS
 from reftile.interp.pipe.schedule import Runner, run
-from reftile.interp.pipe.tokens import PipeOrder
+from reftile.interp.pipe.tokens import Issuer, PipeOrder
 from reftile.interp.plan import Apply, Maker, Plan, make_plan
 from reftile.interp.schedule import Schedule
 from reftile.interp.values import Tile
@@ -35,7 +36,7 @@ Progress = Callable[[int, int], None]
 
 def make_plans(kernel: Kernel) -> list[Plan[Block]]:
     """A plan for each cluster rank; in each, the rank is a constant."""
-    makers = {**MAKERS, **ACTIONS, **COPIES, **PRODUCTS}
+    makers = {**MAKERS, **ACTIONS, **ARRIVALS, **COPIES, **PRODUCTS}
     return [
         make_plan(kernel, {**makers, "cluster_rank": _rank_maker(rank)})
         for rank in range(prod(cluster_of(kernel)))
@@ -179,7 +180,7 @@ def _raise_under_way(home: Home, flight: Flight, hint: str) -> None:
 
 
 def _raise(
-    rule: str, message: str, span: Span, home: Home, hint: str, agent: Agent | None = None
+    rule: str, message: str, span: Span, home: Home, hint: str, agent: Issuer | None = None
 ) -> None:
     name = agent.name if agent is not None else f"block {home.launch.block_name(home.linear)}"
     notes = ((f"in {name}", None),)

@@ -62,9 +62,7 @@ class Runner:
                 self.ended(agent)
             return
         if isinstance(stop, Wait):
-            launch.runnable.remove(agent)
-            agent.waiting = stop
-            stop.queue.append(agent)
+            agent.sleep(stop)
         elif stop is SPIN:
             if launch.version == agent.stuck:
                 launch.runnable.remove(agent)

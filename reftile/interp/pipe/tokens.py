@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from reftile.interp.order import (
     DEVICE,
@@ -28,8 +28,25 @@ from reftile.interp.order import (
 )
 from reftile.ir.core import Op
 
-if TYPE_CHECKING:
-    from reftile.interp.pipe.machine import Agent
+
+class Issuer(Protocol):
+    """Who issues accesses: an agent of the machine.
+
+    base: what all its operations come after. performed: what its synchronous accesses and its
+    waits have seen to.
+    """
+
+    linear: int
+    number: int
+    id: tuple[int, int, int]
+    label: str
+    base: PipeToken
+    performed: PipeToken
+
+    @property
+    def name(self) -> str:
+        """The agent as messages name it."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -87,7 +104,7 @@ class Touch(Event):
     issue, so that a wait must cover it. before: what is known to come before it.
     """
 
-    agent: Agent
+    agent: Issuer
     is_async: bool
     in_flight: bool
     is_read: bool
@@ -116,7 +133,7 @@ class PipeOrder(Order):
     checks: races are looked for. raced: the two accesses of the race that was found.
     """
 
-    agent: Agent | None = None
+    agent: Issuer | None = None
     shared: int = 0
     checks: bool = True
     raced: tuple[Touch, Touch] | None = None
@@ -141,7 +158,7 @@ class PipeOrder(Order):
 
     def record(
         self,
-        agent: Agent,
+        agent: Issuer,
         op: Op,
         token: PipeToken,
         is_read: bool,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from reftile.interp.machine import Block
-from reftile.interp.pipe.barriers import Barriers, Misuse, NamedBarriers
+from reftile.interp.pipe.barriers import Barriers, Meeting, Misuse, NamedBarrier, NamedBarriers
 from reftile.interp.pipe.flights import Flight, Pending
 from reftile.interp.pipe.machine import Agent, Control, Wait
 from reftile.interp.pipe.tokens import PipeToken, join_all, token_of
@@ -71,38 +71,36 @@ def _sync_named(agent: Agent, step: Step[Block]) -> Control:
     op = step.op
     barriers: NamedBarriers = agent.env[step.inputs[0]]
     at = element_of(agent, barriers.elements, agent.env[step.inputs[1]], op.operands[0].name, op)
-    meeting = barriers.elements[at]
-    number = meeting.number
+    barrier = barriers.elements[at]
     token = token_of(agent.env[step.inputs[2]]) | agent.base
-    _come(agent, lambda: meeting.come(agent, token), meeting.queue)
+    meeting = _come(agent, op, barrier, token)
 
     def what() -> str:
         there = ", ".join(a.label for a in meeting.members)
         return (
-            f"meeting {number} at %{barriers.value.name}[{at}] ({meeting.present} of "
-            f"{meeting.threads} threads are there: {there})"
+            f"meeting {meeting.number} at %{barriers.value.name}[{at}] ({meeting.present} of "
+            f"{barrier.threads} threads are there: {there})"
         )
 
-    wait = Wait(op, meeting.queue, what, barriers.value)
-    while meeting.number <= number:
+    wait = Wait(op, barrier.queue, what, barriers.value)
+    while not meeting.is_over:
         yield wait
-    _finish(agent, step, meeting.over[number] | agent.base)
+    _finish(agent, step, meeting.token | agent.base)
     return None
 
 
-def _come(agent: Agent, come: Callable[[], bool], queue: list[Agent]) -> None:
+def _come(agent: Agent, op: Op, barrier: NamedBarrier, token: PipeToken) -> Meeting:
     try:
-        if come():
-            agent.pipe.wake(queue)
+        return barrier.come(agent, agent.threads, token)
     except Misuse as misuse:
-        agent.fault(f"pipe.{misuse.rule}", misuse.message, hint=misuse.hint)
+        agent.fault(f"pipe.{misuse.rule}", misuse.message, hint=misuse.hint, op=op)
 
 
 def count_step(agent: Agent, op: Op, token: PipeToken) -> Control:
     """Execute one step of the block-wide barrier; what it hands over is in the block's `steps`."""
     agent.step_count += 1
     number, rounds = agent.step_count, agent.home.steps
-    _come(agent, lambda: rounds.come(number, agent.threads, token), rounds.queue)
+    rounds.come(number, agent.threads, token)
 
     def what() -> str:
         present = rounds.present.get(number, 0)
