@@ -5383,7 +5383,7 @@ class CopyIn(Op):
                 "barrier",
                 "(barrier is not None and slot is not None) if engine == 'bulk' else (barrier is None and slot is None)",
                 "a bulk copy signals a barrier, found engine {engine} {'with' if barrier else 'without'} one",
-                "thread copies are waited for by `wait_copies`, or handed over by an arrival {after_copies}",
+                "thread copies are waited for by `wait_copies`, or handed over by an arrival with `after_copies`",
             ),
             Rule(
                 "multicast",
@@ -7045,7 +7045,7 @@ class StoreVector(Op):
     definition = Definition(
         name="store_vector",
         summary="Store registers of a fragment that follow each other.",
-        operands_text="source: tile[*s; T], address: tile[; A]",
+        operands_text="source: tile[*s; T], address: tile[; A], inside?: tile[; i1]",
         attributes_text="first: int, count: int, offset: int = 0, space: memory_space",
         levels=("simt",),
         effects="write",
@@ -7059,6 +7059,10 @@ class StoreVector(Op):
     @property
     def address(self) -> Value:
         return cast("Value", self.arguments[1])
+
+    @property
+    def inside(self) -> Value | None:
+        return cast("Value | None", self.arguments[2])
 
     @property
     def first(self) -> int:
@@ -7123,7 +7127,7 @@ class LoadMatrix(Op):
         name="load_matrix",
         summary="Load a fragment by 8x8 matrices, four at a time.",
         operands_text="addresses*: tile[; i32]",
-        attributes_text="offsets: int[], transpose: unit",
+        attributes_text="which: int[], offsets: int[], transpose: unit",
         results_text="result: tile[*s; T]",
         levels=("simt",),
         effects="read",
@@ -7137,6 +7141,10 @@ class LoadMatrix(Op):
     @property
     def result(self) -> Value:
         return self.results[0]
+
+    @property
+    def which(self) -> tuple[int, ...]:
+        return cast("tuple[int, ...]", self.attributes["which"])
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -7288,8 +7296,8 @@ class CopyAsync(Op):
     definition = Definition(
         name="copy_async",
         summary="Start copying 4, 8 or 16 bytes from global to shared memory.",
-        operands_text="source: tile[; i64], destination: tile[; i32], inside?: tile[; i1]",
-        attributes_text="bytes: int, source_offset: int = 0, destination_offset: int = 0",
+        operands_text="source: tile[; i64], destination: tile[; i32], readable?: tile[; i32]",
+        attributes_text="bytes: int, destination_offset: int = 0",
         levels=("simt",),
         effects="async",
         poison="memory",
@@ -7305,16 +7313,12 @@ class CopyAsync(Op):
         return cast("Value", self.arguments[1])
 
     @property
-    def inside(self) -> Value | None:
+    def readable(self) -> Value | None:
         return cast("Value | None", self.arguments[2])
 
     @property
     def bytes(self) -> int:
         return cast("int", self.attributes["bytes"])
-
-    @property
-    def source_offset(self) -> int:
-        return cast("int", self.attributes.get("source_offset", 0))
 
     @property
     def destination_offset(self) -> int:

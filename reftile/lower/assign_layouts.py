@@ -24,11 +24,20 @@ from reftile.ir import ops
 from reftile.ir.core import Block, Kernel, Op, Value
 from reftile.ir.diagnostics import Diagnosis, ReftileError, fail
 from reftile.ir.types import PendingType, TileType
-from reftile.layout.atoms import read, show
+from reftile.layout.atoms import read
 from reftile.layout.convert import convert
 from reftile.layout.linear import Digit, Layout, LayoutError
 from reftile.lower.clone import clone_op
 from reftile.lower.constants import constant_int
+from reftile.lower.fragments import (
+    accumulator_layout,
+    collapsed,
+    dropped,
+    operand_layout,
+    reshaped,
+    same,
+    text_of,
+)
 
 ELEMENTWISE = frozenset({"elementwise", "select"})
 """The poison classes of operations that work element by element."""
@@ -40,65 +49,6 @@ def assign_layouts(kernel: Kernel, target: str) -> Kernel:
     solver.block(kernel.body.block)
     solver.finish(kernel)
     return kernel
-
-
-@cache
-def text_of(layout: Layout) -> str:
-    """The text of a layout."""
-    return show(layout)
-
-
-@cache
-def layout_of(text: str) -> Layout:
-    """The layout that a type's text names."""
-    return read(text)
-
-
-@cache
-def accumulator_layout(rows: int, columns: int) -> Layout:
-    """How a warpgroup holds the result of a product: 64 rows at a time, in its registers."""
-    return read(f"wgmma.m64n{columns}.d<{rows}x{columns}>")
-
-
-@cache
-def operand_layout(rows: int, depth: int, bits: int) -> Layout:
-    """How a warpgroup holds the left operand of a product that lies in registers."""
-    return read(f"wgmma.m64k{256 // bits}.b{bits}.a<{rows}x{depth}>")
-
-
-@cache
-def dropped(layout: Layout, axis: int) -> Layout:
-    """The layout of a reduction over `axis`."""
-    return layout.drop(axis)
-
-
-@cache
-def reshaped(layout: Layout, shape: tuple[int, ...]) -> Layout:
-    """The same elements under another shape."""
-    return layout.reshape(shape)
-
-
-@cache
-def collapsed(layout: Layout, shape: tuple[int, ...]) -> Layout:
-    """The layout that a tile of `shape` needs so that repeating it along axes of 1 gives `layout`.
-
-    Registers that only told repeated elements apart are gone, lanes and warps hold copies.
-    """
-
-    def step(digit: Digit) -> tuple[int, ...]:
-        return tuple(0 if e == 1 else s for s, e in zip(digit.step, shape, strict=True))
-
-    places: dict[str, list[Digit]] = {
-        p: [Digit(d.extent, step(d), d.is_bit) for d in layout.digits(p)] for p in layout.places
-    }
-    places["register"] = [d for d in places.get("register", []) if any(d.step)]
-    return Layout.of(shape, places)
-
-
-@cache
-def same(first: Layout, second: Layout) -> bool:
-    """True if both hold the same elements in the same places."""
-    return first == second or first.is_same(second)
 
 
 def is_spread(value: Value) -> bool:

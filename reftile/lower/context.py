@@ -69,6 +69,7 @@ class Context:
         self.map_attributes: list[dict[str, Attribute]] = []
         self.constants: dict[tuple[int, Type], Value] = {}
         self.warp: Value | None = None
+        self.requirements: list[tuple[str, str]] = []
         warps = source.attributes["warps"]
         assert isinstance(warps, int)
         self.warps = warps

@@ -16,7 +16,7 @@ from reftile.ir.attributes import Attribute
 from reftile.ir.core import Block, Kernel, Op, Value
 from reftile.ir.diagnostics import fail
 from reftile.ir.dtypes import DTYPES
-from reftile.ir.expressions import compile_expression, evaluate
+from reftile.ir.expressions import compile_expression, compile_message, evaluate
 from reftile.ir.types import PointerType, TensorMapType, TileType
 from reftile.lower.constants import constant_int
 
@@ -75,6 +75,7 @@ class HostPlan:
 
     entry: the name of the kernel in the machine code. cluster: the grid is a multiple of it.
     arguments: the names of the pipe kernel's arguments, in order, which the expressions use.
+    requirements: (condition, why) pairs that must hold before a launch.
     """
 
     entry: str
@@ -83,6 +84,14 @@ class HostPlan:
     shared_bytes: int
     parameters: tuple[Parameter, ...]
     arguments: tuple[str, ...]
+    requirements: tuple[tuple[str, str], ...] = ()
+
+    def broken_requirement(self, arguments: Mapping[str, int]) -> str | None:
+        """Why a launch with these arguments (pointers as addresses) is not possible, or None."""
+        for condition, why in self.requirements:
+            if not evaluate_expression(condition, arguments):
+                return str(evaluate(compile_message(why), arguments))
+        return None
 
 
 def evaluate_expression(text: str, arguments: Mapping[str, int]) -> int:
@@ -107,7 +116,18 @@ def host_plan(kernel: Kernel, arguments: tuple[str, ...]) -> HostPlan:
     warps = cast("int", kernel.attributes["warps"])
     x, y, z = (*cast("tuple[int, ...]", kernel.attributes.get("cluster", (1,))), 1, 1)[:3]
     shared = cast("int", kernel.attributes["shared_bytes"])
-    return HostPlan(kernel.name, 32 * warps, (x, y, z), shared, tuple(parameters), arguments)
+    texts = cast("tuple[str, ...]", kernel.attributes.get("requirements", ()))
+    pairs_of_texts = (text.partition(": ") for text in texts)
+    requirements = tuple((condition, why) for condition, _, why in pairs_of_texts)
+    return HostPlan(
+        kernel.name,
+        32 * warps,
+        (x, y, z),
+        shared,
+        tuple(parameters),
+        arguments,
+        requirements,
+    )
 
 
 def _tensor_map(name: str, attributes: Mapping[str, Attribute]) -> TensorMapParameter:

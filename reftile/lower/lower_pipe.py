@@ -179,6 +179,8 @@ def _finish(context: Context, shared_bytes: int) -> Kernel:
     block.arguments = arguments
     kept = {k: v for k, v in source.attributes.items() if k in ("target", "warps", "cluster")}
     kept["shared_bytes"] = shared_bytes
+    if context.requirements:
+        kept["requirements"] = tuple(f"{c}: {why}" for c, why in context.requirements)
     return Kernel(
         source.name,
         Region(block),

@@ -13,8 +13,16 @@ from reftile.ir import ops
 from reftile.ir.buffer_layout import bit_offset
 from reftile.ir.core import Op, Value
 from reftile.ir.types import BufferType, TileType
-from reftile.lower.assign_layouts import layout_of
-from reftile.lower.context import Context, Number
+from reftile.lower.context import I1, Context, Number
+from reftile.lower.fragments import elements_at_origin, layout_of
+from reftile.lower.view_access import (
+    TileAccess,
+    element_address,
+    require_alignment,
+    rows_further,
+    thread_index,
+    tile_access,
+)
 
 Table = NDArray[np.int64]
 
@@ -148,19 +156,16 @@ def _are_matrices(spread: Spread) -> bool:
 
 def _store_matrices(context: Context, tile: Value, spread: Spread, address: Number) -> None:
     registers = spread.registers
-    # Lane l gives the address of row l % 8 of matrix l / 8: its row, then which pair of registers.
-    rows = [*spread.lanes[2:5], registers[2] ^ registers[0], registers[4] ^ registers[0]]
-    inner = _thread_offset(context, tuple(rows), spread.warps)
-    mask = 0
-    for step in (*rows, *spread.warps):
-        mask |= step
+    rows = _matrix_rows(spread)
+    inner = thread_offset(context, rows, spread.warps)
+    mask = _mask((*rows, *spread.warps))
     for first in range(0, len(registers), 8):
         at = context.exclusive_or(inner, registers[first] & mask, "chunk")
         row = context.number(context.add(at, address, "row"))
         context.emit(ops.StoreMatrix, (tile, row), first=first, offset=registers[first] & ~mask)
 
 
-def _thread_offset(context: Context, lanes: tuple[int, ...], warps: tuple[int, ...]) -> Number:
+def thread_offset(context: Context, lanes: tuple[int, ...], warps: tuple[int, ...]) -> Number:
     """The part of an offset that depends on the thread, computed once in the role."""
     lane = context.lane()
     warp = context.warp_in_role() if any(warps) else None
@@ -178,7 +183,7 @@ def _store_vectors(
     context: Context, tile: Value, kind: TileType, spread: Spread, address: Number
 ) -> None:
     size = kind.dtype.bits // 8
-    inner = _thread_offset(context, spread.lanes, spread.warps)
+    inner = thread_offset(context, spread.lanes, spread.warps)
     mask, registers = spread.mask, spread.registers
     first = 0
     while first < len(registers):
@@ -209,18 +214,123 @@ def _run(registers: tuple[int, ...], first: int, size: int) -> int:
 
 
 def lower_load(context: Context, op: Op) -> None:
-    """A scalar by every thread."""
+    """A scalar by every thread; a fragment of 16-bit elements by matrices."""
     assert isinstance(op, ops.LoadBuffer)
     place = context.place(op.source)
     kind = op.result.type
     assert isinstance(kind, TileType)
-    if op.rank is not None or kind.size > 1:
+    if op.rank is not None:
+        raise context.unsupported("loads from other blocks are not lowered yet")
+    if kind.size == 1:
+        address = context.number(place.address)
+        context.values[op.result] = context.value(ops.LoadShared, (address,), kind, op.result.name)
+        return
+    spread = spread_of(kind.layout, place.type)
+    if spread is None or kind.dtype.bits != 16 or not _are_matrices(spread):
         raise context.unsupported(f"loading {kind} from {place.type} is not lowered yet")
-    address = context.number(place.address)
-    context.values[op.result] = context.value(ops.LoadShared, (address,), kind, op.result.name)
+    rows = _matrix_rows(spread)
+    inner = thread_offset(context, rows, spread.warps)
+    mask = _mask((*rows, *spread.warps))
+    starts = spread.registers[::8]
+    low = list(dict.fromkeys(start & mask for start in starts))
+    addresses = tuple(
+        context.number(
+            context.add(context.exclusive_or(inner, part, "chunk"), place.address, "row")
+        )
+        for part in low
+    )
+    context.values[op.result] = context.value(
+        ops.LoadMatrix,
+        (addresses,),
+        kind,
+        op.result.name,
+        which=tuple(low.index(start & mask) for start in starts),
+        offsets=tuple(start & ~mask for start in starts),
+    )
+
+
+def _matrix_rows(spread: Spread) -> tuple[int, ...]:
+    """Lane l gives the address of row l % 8 of matrix l / 8: its row, then which registers."""
+    registers = spread.registers
+    pairs = registers[2] ^ registers[0], registers[4] ^ registers[0]
+    return (*spread.lanes[2:5], *pairs)
+
+
+def _mask(steps: tuple[int, ...]) -> int:
+    mask = 0
+    for step in steps:
+        mask |= step
+    return mask
+
+
+# Global memory
+
+
+def lower_store_view(context: Context, op: Op) -> None:
+    """Vectors of each thread, those that lie outside the view left out."""
+    assert isinstance(op, ops.StoreViewTko)
+    kind = op.tile.type
+    assert isinstance(kind, TileType)
+    if op.ordering != "weak" or kind.size == 1 or len(kind.shape) != 2:
+        raise context.unsupported(f"this store of {kind} is not lowered yet")
+    layout = layout_of(kind.layout)
+    access = tile_access(context, op.view, op.index)
+    elements = elements_at_origin(layout)
+    count = _vector(elements, access.size)
+    require_alignment(context, access, op.view, count * access.size)
+    row, column = (thread_index(context, layout, axis) for axis in (0, 1))
+    start = element_address(context, access, row, column)
+    stores = {r: elements[r] for r in range(0, len(elements), count)}
+    tile = context.scalar(op.tile)
+    for more_rows in sorted({r for r, _ in stores.values()}):
+        address = rows_further(context, access, start, more_rows)
+        at = context.add(context.add(access.first_row, row), more_rows, "row")
+        row_inside = context.compare("less_than", at, access.row_count, "row_inside")
+        for first, (its_row, more_columns) in stores.items():
+            if its_row != more_rows:
+                continue
+            inside = context.value(
+                ops.Andi,
+                (row_inside, _column_inside(context, access, column, more_columns)),
+                I1,
+                "inside",
+            )
+            context.emit(
+                ops.StoreVector,
+                (tile, address, inside),
+                first=first,
+                count=count,
+                offset=more_columns * access.size,
+                space="global",
+            )
+
+
+def _column_inside(
+    context: Context, access: TileAccess, column: Number, more_columns: int
+) -> Value:
+    """True if a vector lies inside: rows are whole vectors long, so its first element decides."""
+    at = context.add(context.add(access.first_column, column), more_columns, "column")
+    return context.compare("less_than", at, access.column_count, "column_inside")
+
+
+def _vector(elements: tuple[tuple[int, ...], ...], size: int) -> int:
+    """How many elements of a thread lie one behind another in a row, at most 16 bytes."""
+    count = 1
+    while (
+        2 * count * size <= 16
+        and len(elements) % (2 * count) == 0
+        and all(
+            elements[first + i] == (elements[first][0], elements[first][1] + i)
+            for first in range(0, len(elements), 2 * count)
+            for i in range(2 * count)
+        )
+    ):
+        count *= 2
+    return count
 
 
 TRANSFERS: dict[str, Callable[[Context, Op], None]] = {
     "store_buffer": lower_store,
     "load_buffer": lower_load,
+    "store_view_tko": lower_store_view,
 }

@@ -55,8 +55,8 @@ def attributes_of(definition: Definition) -> Iterator[dict[str, object]]:
             [False, True] if spec.kind == "unit" else list(ENUMS.get(spec.kind, {}))
         )
         choices.append([v for v in values if allowed is None or v in allowed] or [spec.default])
-    for values in itertools.product(*choices):
-        yield {s.name: v for s, v in zip(definition.attributes, values, strict=True)}
+    for chosen in itertools.product(*choices):
+        yield {s.name: v for s, v in zip(definition.attributes, chosen, strict=True)}
 
 
 def instances(name: str) -> Iterator[tuple[dict[str, str], dict[str, object]]]:
@@ -81,7 +81,7 @@ def make(
     layout = PAIR if shape == (2,) else ""
 
     def kind(port: object) -> TileType:
-        text = port.pattern.element.text  # type: ignore[attr-defined]
+        text = str(port.pattern.element.text)  # type: ignore[attr-defined]
         return TileType(shape, DTYPES[types.get(text, text)], layout)
 
     operands = tuple(Value(kind(p), p.name) for p in definition.operands)

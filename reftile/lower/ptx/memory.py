@@ -64,7 +64,8 @@ def _store_vector(writer: Writer, op: Op) -> None:
     width = f".v{len(found)}" if len(found) > 1 else ""
     values = f"{{{', '.join(found)}}}" if len(found) > 1 else found[0]
     place = at(writer.one(op.address), op.offset)
-    writer.line(f"st.{op.space}{width}.{kind} {place}, {values};")
+    guard = f"@{writer.predicate(op.inside)} " if op.inside is not None else ""
+    writer.line(f"{guard}st.{op.space}{width}.{kind} {place}, {values};")
 
 
 def _store_matrix(writer: Writer, op: Op) -> None:
@@ -83,7 +84,7 @@ def _load_matrix(writer: Writer, op: Op) -> None:
     addresses = [writer.one(a) for a in op.addresses]
     for i, offset in enumerate(op.offsets):
         values = ", ".join(targets[4 * i : 4 * i + 4])
-        place = at(addresses[i % len(addresses)], offset)
+        place = at(addresses[op.which[i]], offset)
         writer.line(f"ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{{values}}}, {place};")
 
 
@@ -146,14 +147,12 @@ def _prefetch_map(writer: Writer, op: Op) -> None:
 
 def _copy_async(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.CopyAsync)
-    source = at(writer.one(op.source), op.source_offset)
+    source = at(writer.one(op.source), 0)
     destination = at(writer.one(op.destination), op.destination_offset)
     cache = "cg" if op.bytes == 16 else "ca"
     size = ""
-    if op.inside is not None:
-        count = writer.register("b32", "count")
-        writer.line(f"selp.b32 {count}, {op.bytes}, 0, {writer.predicate(op.inside)};")
-        size = f", {count}"
+    if op.readable is not None:
+        size = f", {writer.one(op.readable)}"
     writer.line(f"cp.async.{cache}.shared.global {destination}, {source}, {op.bytes}{size};")
 
 

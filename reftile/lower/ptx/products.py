@@ -11,6 +11,8 @@ from collections.abc import Callable
 from reftile.ir import ops
 from reftile.ir.core import Op
 from reftile.ir.types import TileType
+from reftile.lower.fragments import register_of
+from reftile.lower.ptx.shapes import layout_for
 from reftile.lower.ptx.writer import Writer, is_pairs, tile_of
 
 _SWIZZLE_MODES = {128: 1, 64: 2, 32: 3, 16: 0}
@@ -84,6 +86,32 @@ def _multiply(writer: Writer, op: Op) -> None:
     )
 
 
+def _mmaf(writer: Writer, op: Op) -> None:
+    """One `mma.sync` for each 16x8 of the result and 16 of k, k outermost."""
+    assert isinstance(op, ops.Mmaf)
+    layouts = [layout_for(v) for v in (op.lhs, op.rhs, op.acc)]
+    lhs, rhs, acc = (register_of(layout) for layout in layouts if layout is not None)
+    kind, element = tile_of(op.result), tile_of(op.lhs)
+    if element.dtype.name not in ("bf16", "f16") or kind.dtype.name != "f32":
+        raise writer.unsupported(op.result, "this product of warps")
+    a, b, c = (writer.elements(v) for v in (op.lhs, op.rhs, op.acc))
+    d = writer.result(op.result)
+    name = element.dtype.name
+    depths = sorted({k for _, k in lhs if k % 16 == 0})
+    blocks = sorted((m, n) for m, n in acc if m % 16 == 0 and n % 8 == 0)
+    for k in depths:
+        for m, n in blocks:
+            left = ", ".join(a[lhs[m, k] // 2 :][:4])
+            right = ", ".join(b[rhs[k, n] // 2 :][:2])
+            first = acc[m, n]
+            into = ", ".join(d[first : first + 4])
+            given = ", ".join((c if k == depths[0] else d)[first : first + 4])
+            writer.line(
+                f"mma.sync.aligned.m16n8k16.row.col.f32.{name}.{name}.f32 "
+                f"{{{into}}}, {{{left}}}, {{{right}}}, {{{given}}};"
+            )
+
+
 def _fixed(text: str) -> Callable[[Writer, Op], None]:
     return lambda writer, op: writer.line(text)
 
@@ -93,6 +121,7 @@ PRODUCTS: dict[str, Callable[[Writer, Op], None]] = {
     "fence_products": _fixed("wgmma.fence.sync.aligned;"),
     "matrix_descriptor": _descriptor,
     "multiply_async": _multiply,
+    "mmaf": _mmaf,
     "commit_products": _fixed("wgmma.commit_group.sync.aligned;"),
     "wait_products": _wait,
 }

@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-
-import numpy as np
 
 from reftile.ir import ops
 from reftile.ir.attributes import Dense
 from reftile.ir.core import Op, Value
 from reftile.ir.types import TileType
 from reftile.layout.linear import Layout
-from reftile.lower.assign_layouts import layout_of
 from reftile.lower.constants import constant_int
+from reftile.lower.fragments import elements_at_origin, layout_of, register_of
 from reftile.lower.ptx.table import register_kind
 from reftile.lower.ptx.writer import Held, Shifted, Writer, immediates, is_pairs, tile_of
 
 Print = Callable[[Writer, Op], None]
 CHAINS = 4
 """Accumulators of a reduction over registers, so that instructions do not wait for each other."""
-
-
-@cache
-def elements_at_origin(layout: Layout) -> tuple[tuple[int, ...], ...]:
-    """The index of the element in each register of lane 0 of warp 0."""
-    registers = np.arange(layout.extent("register"))
-    axes = [np.broadcast_to(a, registers.shape) for a in layout.index(register=registers)]
-    return tuple(tuple(int(a[r]) for a in axes) for r in registers)
-
-
-@cache
-def register_of(layout: Layout) -> dict[tuple[int, ...], int]:
-    """The register of lane 0 of warp 0 that holds each element it has."""
-    return {index: r for r, index in enumerate(elements_at_origin(layout))}
 
 
 def layout_for(value: Value) -> Layout | None:

@@ -12,7 +12,7 @@ from reftile.ir.core import Op, Value
 from reftile.ir.diagnostics import Bug, ReftileError, fail
 from reftile.ir.dtypes import DType
 from reftile.ir.types import PendingType, TileType
-from reftile.lower.assign_layouts import layout_of
+from reftile.lower.fragments import layout_of
 from reftile.lower.ptx.storage import Storage
 from reftile.lower.ptx.table import register_kind
 

@@ -1,0 +1,148 @@
+"""Elements of views for threads: where a tile begins, what lies inside, global addresses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reftile.ir import ops
+from reftile.ir.core import Value
+from reftile.ir.types import PartitionViewType, PointerType, TensorViewType
+from reftile.layout.linear import Layout
+from reftile.lower.context import I64, Context, Number
+from reftile.lower.host import host_expression
+
+
+@dataclass(frozen=True, slots=True)
+class TileAccess:
+    """A tile of a view with two axes at most, of a tensor whose last axis is contiguous.
+
+    base: the tensor's address. size: bytes of an element. `first_row` and `first_column` are
+    where the tile begins, `row_count` and `column_count` the tensor's extents; `row_stride` is in
+    elements.
+    """
+
+    base: Value
+    size: int
+    first_row: Number
+    first_column: Number
+    row_count: Number
+    column_count: Number
+    row_stride: Number
+    row_stride_text: str
+
+
+def tile_access(context: Context, view: Value, index: tuple[Value, ...]) -> TileAccess:
+    """Find the parts of an access.
+
+    Raises:
+        ReftileError: the view is of a form that is not lowered.
+    """
+    kind = view.type
+    if not isinstance(kind, PartitionViewType) or len(kind.tile) != 2 or kind.dim_map != (0, 1):
+        raise context.unsupported(f"accesses of threads to {kind} are not lowered yet")
+    if kind.tensor.strides[-1] != 1:
+        raise context.unsupported(f"the last axis of {kind.tensor} must be contiguous")
+    part = view.owner
+    assert isinstance(part, ops.MakePartitionView)
+    made = part.operands[0].owner
+    assert isinstance(made, ops.MakeTensorView)
+    extents, strides = _numbers(context, made, kind.tensor)
+    element = kind.tensor.element
+    assert not isinstance(element, PointerType)
+    starts = [
+        context.multiply(context.scalar(i), e, "first")
+        for i, e in zip(index, kind.tile, strict=True)
+    ]
+    pointer = context.scalar(made.operands[0])
+    base = context.value(ops.GlobalAddress, (pointer,), I64, "base")
+    return TileAccess(
+        base,
+        element.bits // 8,
+        starts[0],
+        starts[1],
+        extents[0][0],
+        extents[1][0],
+        strides[0][0],
+        strides[0][1],
+    )
+
+
+def _numbers(
+    context: Context, made: ops.MakeTensorView, kind: TensorViewType
+) -> tuple[list[tuple[Number, str]], list[tuple[Number, str]]]:
+    """Extents and strides, as values and as host expressions."""
+    dynamic = list(made.operands[1:])
+
+    def read(values: tuple[int | None, ...]) -> list[tuple[Number, str]]:
+        found: list[tuple[Number, str]] = []
+        for value in values:
+            if value is not None:
+                found.append((value, str(value)))
+            else:
+                operand = dynamic.pop(0)
+                found.append((context.scalar(operand), host_expression(operand)))
+        return found
+
+    return read(kind.shape), read(kind.strides)
+
+
+def thread_index(context: Context, layout: Layout, axis: int) -> Number:
+    """What lane and warp contribute to an index: the digits of a layout do not overlap."""
+    lane, warp = ([d.step[axis] for d in layout.digits(p) if d.is_bit] for p in ("lane", "warp"))
+
+    def build() -> Value:
+        total = context.linear(context.lane(), lane, "by_lane")
+        if any(warp):
+            total = context.add(total, context.linear(context.warp_in_role(), warp), "by_thread")
+        return context.number(total)
+
+    return context.hoist(("index", layout, axis), build)
+
+
+def element_address(context: Context, access: TileAccess, row: Number, column: Number) -> Value:
+    """The address of an element, in 64 bits."""
+    wide_row = _wide(context, context.add(access.first_row, row, "row"))
+    stride = _wide(context, access.row_stride)
+    elements = context.value(ops.Muli, (wide_row, stride), I64, "elements")
+    along = _wide(context, context.add(access.first_column, column, "column"))
+    elements = context.value(ops.Addi, (elements, along), I64, "elements")
+    size = context.number(access.size, I64)
+    moved = context.value(ops.Muli, (elements, size), I64, "moved")
+    return context.value(ops.Addi, (access.base, moved), I64, "address")
+
+
+def rows_further(context: Context, access: TileAccess, address: Value, rows: int) -> Value:
+    """An address some rows further."""
+    if not rows:
+        return address
+    count = context.number(rows * access.size, I64)
+    moved = context.value(ops.Muli, (_wide(context, access.row_stride), count), I64, "moved")
+    return context.value(ops.Addi, (address, moved), I64, "address")
+
+
+def _wide(context: Context, number: Number) -> Value:
+    if isinstance(number, int):
+        return context.number(number, I64)
+    return context.value(ops.Exti, (number,), I64, "wide", signedness="signed")
+
+
+def require(context: Context, condition: str, why: str) -> None:
+    """Note what the host must check before a launch: an expression over arguments, and why."""
+    if (condition, why) not in context.requirements:
+        context.requirements.append((condition, why))
+
+
+def require_alignment(context: Context, access: TileAccess, view: Value, size: int) -> None:
+    """Accesses of `size` bytes: rows and the tensor must begin at multiples of it."""
+    part = view.owner
+    assert isinstance(part, ops.MakePartitionView)
+    made = part.operands[0].owner
+    assert isinstance(made, ops.MakeTensorView)
+    name = made.operands[0].name
+    require(context, f"{name} % {size} == 0", f"`{name}` must lie at a multiple of {size} bytes")
+    text = access.row_stride_text
+    require(
+        context,
+        f"{text} * {access.size} % {size} == 0",
+        f"rows of `{name}` must be a multiple of {size} bytes apart, found {{{text}}} elements",
+    )
