@@ -66,7 +66,10 @@ class Dense:
     def of_bits(bits: Sequence[int], type: TileType) -> Dense:
         """Make the constant of `type` from element bit patterns; a single pattern is a splat."""
         unit = np.dtype(type.dtype.storage)
-        data = np.asarray([b & ((1 << type.dtype.bits) - 1) for b in bits], dtype=unit)
+        kept = (1 << type.dtype.bits) - 1
+        if type.dtype is DTYPES["tf32"]:
+            kept -= (1 << 13) - 1  # the low bits say nothing; equal constants have equal bits
+        data = np.asarray([b & kept for b in bits], dtype=unit)
         return Dense(type.dtype, type.shape, data.tobytes(), len(bits) == 1)
 
     def bits(self) -> NDArray[np.generic]:
