@@ -233,7 +233,10 @@ def meet(
     values: list[object],
     what: str,
 ) -> object:
-    """Build an `if` of two traced blocks with a value each; give what stands for either."""
+    """Join two traced blocks with a value each; give what stands for either.
+
+    Blocks that may both run become a `select`, others an `if`.
+    """
     t = frame.trace
     slot = join(values)
     if isinstance(slot, Conflict):
@@ -243,9 +246,22 @@ def meet(
             f"{what} {describe(values[0])} and {describe(values[1])}",
             "convert them to one type",
         )
+    packed: list[tuple[Value, ...]] = []
     for block, value in zip(blocks, values, strict=True):
         with t.inside(block):
-            t.op("yield", tuple(pack(t, slot, value)))
+            packed.append(tuple(pack(t, slot, value)))
+    tiles = all(isinstance(type, TileType) for type in slot_types(slot))
+    if tiles and all(op.name in _HARMLESS for block in blocks for op in block.ops):
+        for op in (*blocks[0].ops, *blocks[1].ops):
+            t.block.append(op)
+        chosen = [
+            x if x is y else t.value("select", _spread(frame, condition, x), x, y)
+            for x, y in zip(*packed, strict=True)
+        ]
+        return unpack(slot, iter(chosen))
+    for block, carried in zip(blocks, packed, strict=True):
+        with t.inside(block):
+            t.op("yield", carried)
     op = t.structure("if", blocks, condition.value, types=slot_types(slot))
     return unpack(slot, iter(op.results))
 

@@ -49,6 +49,7 @@ from reftile.lang.names.create import arange, astile, bid, full, num_blocks, one
 from reftile.lang.names.debug import (
     assert_,
     ensure_constant,
+    function,
     print,
     printf,
     static_assert,
@@ -239,6 +240,7 @@ __all__ = [
     "floordiv",
     "fma",
     "full",
+    "function",
     "gather",
     "gather_axis",
     "greater",

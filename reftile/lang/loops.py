@@ -24,11 +24,11 @@ from reftile.lang.frame import (
     RunTimeLoop,
     UnrolledLoop,
 )
-from reftile.lang.merge import Conflict, Same, Slot, fits, join, pack, slot_types, unpack
+from reftile.lang.merge import Conflict, Same, Slot, fits, join, pack, same, slot_types, unpack
 from reftile.lang.operators import is_run_time, truth, truth_tile
 from reftile.lang.source import assigned_names, leaves_loop, returns
 from reftile.lang.trace import static_number
-from reftile.lang.values import Tile, Undefined, describe, is_static, items_of
+from reftile.lang.values import Tile, Undefined, describe, items_of
 
 Execute: TypeAlias = Callable[[Frame, list[ast.stmt]], Outcome]
 Slots: TypeAlias = dict[str, Slot]
@@ -79,7 +79,7 @@ def _entry_slots(frame: Frame, names: Sequence[str]) -> Slots:
     slots: Slots = {}
     for name in names:
         if name in frame.names:
-            slots[name] = join([frame.names[name]], force=True)
+            slots[name] = join([frame.names[name]], "numbers")
         else:
             slots[name] = Conflict("the loop that gives it a value may not have run yet")
     return slots
@@ -148,7 +148,7 @@ def _value(names: Environment, name: str) -> object:
 
 def _wider(frame: Frame, name: str, slot: Slot, later: list[object]) -> Slot:
     before = frame.names.get(name)
-    found = join([before, *later], force=True)
+    found = join([before, *later], "numbers")
     if isinstance(found, Conflict):
         after = next((v for v in later if not fits(slot, v)), later[0] if later else None)
         if isinstance(after, Undefined):
@@ -407,9 +407,7 @@ def _returned_slot(frame: Frame, exits: Sequence[Exit]) -> Slot | None:
     values = [e.returned.value for e in exits if e.returned is not None]
     if not values:
         return None
-    found = join(values)
-    if isinstance(found, Same) and not is_static(found.value):
-        found = join(values, force=True)
+    found = join(values, "run_time")
     if isinstance(found, Conflict):
         raise frame.trace.error("branches", f"the function returns different things: {found.why}")
     return found
@@ -464,8 +462,7 @@ def _result_slots(slots: Mapping[str, Slot], breaks: Sequence[Exit]) -> Slots:
         values = [_value(e.names, name) for e in breaks]
         if not values:
             continue
-        found = join(values)
-        inner = isinstance(found, Same) and not is_static(found.value)
-        leaks = inner and not isinstance(slots[name], Same)
-        results[name] = join(values, force=True) if leaks else found
+        slot = slots[name]
+        unchanged = isinstance(slot, Same) and all(same(slot.value, v) for v in values)
+        results[name] = slot if unchanged else join(values, "run_time")
     return results

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 from reftile.ir.core import Value
 from reftile.ir.types import TOKEN, TileType, Type
@@ -32,6 +32,7 @@ from reftile.lang.values import (
     describe,
     is_number,
     is_record,
+    is_static,
     record_items,
 )
 
@@ -142,24 +143,35 @@ def same(first: object, second: object) -> bool:
     return freeze(first) == freeze(second)
 
 
-def join(values: Sequence[object], force: bool = False) -> Slot:
-    """The slot for the values that a name has on the paths that meet.
+Carry: TypeAlias = Literal["differing", "numbers", "run_time"]
+"""Which values are carried although all paths have the same.
 
-    force: carry numbers even if they are the same on all paths, as the entry of a loop needs.
-    """
+differing: none. numbers: numbers and tiles, for the entry of a loop, whose end is not known yet.
+run_time: all that is known at run time only, as it may be computed in the region that is left.
+"""
+
+
+def join(values: Sequence[object], carry: Carry = "differing") -> Slot:
+    """The slot for the values that a name has on the paths that meet."""
     missing = next((v for v in values if isinstance(v, Undefined)), None)
     if missing is not None:
         return Conflict(missing.why)
     first = values[0]
     numeric = all(isinstance(v, Tile) or is_number(v) for v in values)
-    may_stay = not force or (not numeric and parts(first) is None)
+    match carry:
+        case "differing":
+            may_stay = True
+        case "numbers":
+            may_stay = not numeric and parts(first) is None
+        case "run_time":
+            may_stay = is_static(first)
     if may_stay and all(same(first, v) for v in values[1:]):
         return Same(first)
     if numeric:
         return _join_numbers(cast("Sequence[Tile | Number]", values))
     if all(isinstance(v, Token) for v in values):
         return TokenSlot()
-    return _join_groups(values, force)
+    return _join_groups(values, carry)
 
 
 def _join_numbers(values: Sequence[Tile | Number]) -> Slot:
@@ -189,7 +201,7 @@ def _join_numbers(values: Sequence[Tile | Number]) -> Slot:
     return TileSlot((), dtype, TileType((), dtype.element))
 
 
-def _join_groups(values: Sequence[object], force: bool) -> Slot:
+def _join_groups(values: Sequence[object], carry: Carry) -> Slot:
     first = values[0]
     lists = [parts(v) for v in values]
     if any(p is None for p in lists) or len({type(v) for v in values}) > 1:
@@ -208,8 +220,8 @@ def _join_groups(values: Sequence[object], force: bool) -> Slot:
     if len({(v.tile_shape, v.traversal_steps, v.padding_mode) for v in views}) > 1:
         return Conflict("it is a view of one kind or another, depending on what runs")
     # Extents and strides that agree stay constants, also in a loop.
-    keep = force and not arrays
-    items = tuple(join([g[i] for g in groups], keep) for i in range(len(groups[0])))
+    inner: Carry = "differing" if carry == "numbers" and arrays else carry
+    items = tuple(join([g[i] for g in groups], inner) for i in range(len(groups[0])))
     conflict = next((i for i in items if isinstance(i, Conflict)), None)
     return conflict if conflict is not None else GroupSlot(first, items)
 

@@ -254,9 +254,10 @@ def _contains(t: Trace, x: object, y: object) -> object:
     """`x in y`: known now, or the comparisons with all items joined by `or`."""
     if is_static(x) and is_static(y):
         return bool(static(t, lambda: cast("list[object]", y).__contains__(x)))
-    items = tuple(cast("dict[object, object]", y)) if isinstance(y, dict) else items_of(y)
+    keys = cast("dict[object, object]", y) if isinstance(y, dict) else None
+    items = tuple(keys) if keys is not None else items_of(cast("object", y))
     if items is None:
-        raise t.error("operator", f"`in` takes a tuple here, found {describe(y)}")
+        raise t.error("operator", "`in` takes a tuple here")
     result: object = False
     for item in items:
         link = compare(t, ast.Eq, x, item)

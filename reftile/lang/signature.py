@@ -30,6 +30,7 @@ class ArraySpec:
 
     group: the number of the arguments that share its memory; None if it shares it with none.
     divisible: for pointer (bytes), extents and strides: a power of two that each is a multiple of.
+    has_elements: whether all extents are positive.
     """
 
     name: str
@@ -41,6 +42,7 @@ class ArraySpec:
     shape_divisible: tuple[int, ...]
     stride_divisible: tuple[int, ...]
     group: int | None
+    has_elements: bool
 
     def arguments(self) -> Iterator[tuple[str, Type]]:
         """The IR's arguments: pointer, extents, strides."""
@@ -106,7 +108,7 @@ class Signature:
         return found
 
     def argument_attributes(self) -> tuple[dict[str, Attribute], ...]:
-        """`noalias` or `alias = group` for pointers."""
+        """`noalias` or `alias = group` for pointers, `positive` for extents and strides."""
         found: list[dict[str, Attribute]] = []
         for leaf in self.leaves():
             if not isinstance(leaf, ArraySpec):
@@ -114,7 +116,8 @@ class Signature:
                 continue
             alone = leaf.group is None
             found.append({"noalias": True} if alone else {"alias": cast("int", leaf.group)})
-            found.extend({} for _ in list(leaf.arguments())[1:])
+            size: dict[str, Attribute] = {"positive": True} if leaf.has_elements else {}
+            found.extend(dict(size) for _ in list(leaf.arguments())[1:])
         return tuple(found)
 
 
@@ -266,6 +269,7 @@ def _array(
         tuple(DIVISIBLE if e and e % DIVISIBLE == 0 else 1 for e in array.shape),
         tuple(unit if s % unit == 0 else 1 for s in array.strides),
         group,
+        0 not in array.shape,
     )
 
 

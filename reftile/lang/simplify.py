@@ -38,12 +38,31 @@ def _hoist(block: Block) -> None:
     block.ops = ops
 
 
+def _may_hoist(op: Op) -> bool:
+    """True for what can be done although the loop may not run, or the branch not be taken."""
+    if op.name != "make_tensor_view":
+        return op.name in _HOISTED
+    # A view of an array without elements does not exist.
+    return all(_is_positive(v) for v in op.operands[1:])
+
+
+def _is_positive(value: Value) -> bool:
+    """True for kernel arguments that are promised to be positive."""
+    owner = value.owner
+    if isinstance(owner, Op):
+        return owner.name == "assume" and _is_positive(owner.operands[0])
+    kernel = owner.parent.parent if owner is not None and owner.parent is not None else None
+    if not isinstance(kernel, Kernel):
+        return False
+    return bool(kernel.argument_attributes[value.index].get("positive"))
+
+
 def _take_invariant(block: Block) -> list[Op]:
     inside: set[Value] = set(block.arguments)
     kept: list[Op] = []
     taken: list[Op] = []
     for op in block.ops:
-        if op.name in _HOISTED and not any(v in inside for v in op.operands):
+        if _may_hoist(op) and not any(v in inside for v in op.operands):
             taken.append(op)
             continue
         kept.append(op)

@@ -25,10 +25,10 @@ from reftile.lang.frame import (
     UnrolledLoop,
 )
 from reftile.lang.loops import trace_for, trace_while
-from reftile.lang.merge import Same, join, pack, slot_types, unpack
+from reftile.lang.merge import join, pack, slot_types, unpack
 from reftile.lang.names.debug import Keyword
 from reftile.lang.operators import binary, is_run_time, truth, truth_tile
-from reftile.lang.values import Tile, Undefined, is_static
+from reftile.lang.values import Tile, Undefined
 
 Statements: TypeAlias = list[ast.stmt]
 Tail: TypeAlias = tuple[Statements, ...]
@@ -322,10 +322,7 @@ def _merge_one(
     changed = {
         n: v for n, v in names.items() if frame.names.get(n) is not v or n not in frame.names
     }
-    slots = {
-        name: Same(value) if is_static(value) else join([value], force=True)
-        for name, value in changed.items()
-    }
+    slots = {name: join([value], "run_time") for name, value in changed.items()}
     with t.inside(then_block):
         carried = [v for name, slot in slots.items() for v in pack(t, slot, changed[name])]
         t.op("yield", tuple(carried))

@@ -158,6 +158,8 @@ class Trace:
             number = bool(number)
         elif dtype.is_int:
             number = self._wrap(int(number), dtype)
+        else:
+            number = float(number)
         return self.op("constant", types=[type], value=_dense(number, type)).results[0]
 
     def _wrap(self, number: int, dtype: DType) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from reftile.ir.print import show
 
 def run(
     kernel: reftile.KernelFunction, *args: object, blocks: int = 1, length: int = 4
-) -> list[float]:
+) -> list[int]:
     out = np.zeros(length, np.int32)
     kernel[blocks](*args, out)
     return out.tolist()
@@ -61,7 +62,7 @@ def test_branches_at_run_time_join_their_values() -> None:
 def one_path(out):
     if ct.bid(0) == 0:
         value = 3
-    ct.scatter(out, 0, value)
+    ct.scatter(out, 0, value)  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
 def test_a_name_defined_on_one_path_only_is_diagnosed() -> None:
@@ -140,7 +141,7 @@ def test_while_runs_until_its_condition_is_false() -> None:
 
 @reftile.kernel
 def widen(n, out):
-    total = 0
+    total: Any = 0
     for _ in range(n):
         total = total + 0.5
     ct.scatter(out, 0, total.astype(ct.int32))
@@ -169,7 +170,7 @@ def test_a_carried_tile_that_changes_shape_is_diagnosed() -> None:
 def after_loop(n, out):
     for i in range(n):
         last = i
-    ct.scatter(out, 0, last)
+    ct.scatter(out, 0, last)  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
 def test_a_name_that_only_the_loop_defines_is_not_defined_after_it() -> None:

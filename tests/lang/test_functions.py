@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -156,14 +156,14 @@ def test_local_functions_see_the_names_around_them() -> None:
 
 
 class Range(NamedTuple):
-    low: object
-    high: object
+    low: Any
+    high: Any
 
 
 @dataclass(frozen=True)
 class Point:
-    x: object
-    y: object
+    x: Any
+    y: Any
 
     def sum(self):
         return self.x + self.y
@@ -257,7 +257,7 @@ def test_calling_a_kernel_or_a_name_outside_a_kernel_is_diagnosed() -> None:
 def test_wrong_arguments_are_diagnosed_with_the_signature() -> None:
     @reftile.kernel
     def wrong(x):
-        ct.load(x, (0,), shape=(4,), padding=0)
+        ct.load(x, (0,), shape=(4,), padding=0)  # pyright: ignore[reportCallIssue]
 
     with pytest.raises(ReftileError) as error:
         wrong.trace(np.zeros(4, np.int32))

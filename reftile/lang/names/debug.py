@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from reftile.lang.arithmetic import as_tile, convert
 from reftile.lang.dtypes import bool_, float32, float64, int32
@@ -120,12 +121,17 @@ class Keyword:
         self.__name__ = name
         self.__doc__ = doc
 
-    def __call__(self, *args: object) -> object:
+    def __call__(self, *args: object) -> Any:
         """On the host, what was written."""
         return args[0] if args else None
 
     def __repr__(self) -> str:
         return f"<reftile.lang.{self.__name__}>"
+
+
+def function(function: Any = None, /, **spaces: bool) -> Any:
+    """Mark a helper, as cuTile does; here any Python function can be called from a kernel."""
+    return function if function is not None else (lambda inner: inner)  # type: ignore[reportUnknownLambdaType]
 
 
 static_eval = Keyword(

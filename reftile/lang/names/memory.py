@@ -170,7 +170,8 @@ def num_tiles(
     t: Trace, array: object, /, axis: object, shape: object, order: object = "C"
 ) -> object:
     """The number of tiles of `shape` along a tile axis of the array."""
-    source, tile = need_array(t, array), t.static_shape(shape)
+    source = need_array(t, array)
+    tile = t.static_shape(shape) or (1,) * source.ndim
     _need_rank(t, source, tile)
     position = t.static_axis(axis, source.ndim)
     extent = source.shape[axis_order(t, order, source.ndim)[position]]

@@ -48,9 +48,7 @@ def combine_along(
         accumulators = [wrap(v, tile.dtype) for v, tile in zip(pairs[1::2], tiles, strict=True)]
         results = combine(accumulators, elements)
         t.op("yield", tuple(r.value for r in results))
-    impure = next(
-        (o for o in block.walk() if o is not block.ops[-1] and not _is_pure(o.name)), None
-    )
+    impure = next((o for o in block.ops[:-1] if not o.definition.is_pure), None)
     if impure is not None:
         raise t.error(
             "reduce.pure",
@@ -58,10 +56,6 @@ def combine_along(
             span=impure.span,
         )
     return tuple(wrap(v, tile.dtype) for v, tile in zip(op.results, tiles, strict=True))
-
-
-def _is_pure(op: str) -> bool:
-    return not op.endswith("_tko") and op not in ("assert", "return", "break")
 
 
 def _axes(t: Trace, axis: object, rank: int) -> tuple[int, ...]:
