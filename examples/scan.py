@@ -20,7 +20,7 @@ Source: D. Merrill and M. Garland, "Single-pass Parallel Prefix Scan with Decoup
 from __future__ import annotations
 
 import numpy as np
-from bounds import Estimate, estimate, gamma
+from bounds import Estimate, Floats, estimate, gamma
 from harness import Case, main, output, seeded
 
 import reftile
@@ -54,17 +54,20 @@ def prefix_sum(x, out, flags, sums, prefixes, tile: ct.Constant[int]):
     ct.store(out, (i,), ct.cumsum(part) + before)
 
 
+def reference(x: np.ndarray) -> Floats:
+    """Running sums in float64."""
+    return np.cumsum(x.astype(np.float64))
+
+
 def case(name: str, dtype: str, size: int, tile: int) -> Case:
     """Whole numbers are exact in any order; floats may be added in any order."""
     rng = seeded(size)
     if dtype == "int32":
         x = rng.integers(-100, 100, size).astype(dtype)
-        expected = estimate(np.cumsum(x))
+        expected = estimate(reference(x))
     else:
         x = rng.standard_normal(size).astype(dtype)
-        exact = np.cumsum(x.astype(np.float64))
-        magnitude = np.cumsum(np.abs(x.astype(np.float64)))
-        expected = Estimate(exact, gamma(size - 1, dtype) * magnitude)
+        expected = Estimate(reference(x), gamma(size - 1, dtype) * reference(np.abs(x)))
     blocks = -(-size // tile)
     flags = np.zeros(blocks, np.int32)
     numbers = {name: output((blocks,), dtype) for name in ("sums", "prefixes")}

@@ -63,6 +63,13 @@ def test_the_interpreter_passes(case: Case):
         ("vector-add-float32", "addf", "subf"),
         ("softmax-float32", "maxf", "minf"),
         ("attention-causal", "less_than_or_equal", "less_than"),
+        ("softmax-long-bfloat16", " exp ", " exp2 "),
+        ("rmsnorm-float32", " rsqrt ", " sqrt "),
+        ("matmul-bias-gelu-float16", " erf ", " tanh "),
+        ("dropout-float32", "greater_than_or_equal", "less_than"),
+        ("quantize-rows-int8", " divf ", " mulf "),
+        ("histogram", "mode = add", "mode = xchg"),
+        ("mla-sparse-float16", "-inf", "-1.0"),
         ("scan-int32", "acquire", "relaxed"),
     ],
 )

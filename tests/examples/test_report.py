@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 
@@ -15,3 +16,11 @@ def test_report_passes_and_explains_the_planted_bug(capsys):
     assert "^^^" in text
     assert "%v_stored" in text
     assert "interp" in text
+
+
+def test_report_needs_no_rich(monkeypatch):
+    report = import_module("attention_report")
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    with report.progress_bar("title") as progress:
+        assert progress is None
