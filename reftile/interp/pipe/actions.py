@@ -13,6 +13,7 @@ from reftile.interp.access import parts_of as places_of
 from reftile.interp.machine import Block
 from reftile.interp.memory import Places, Run, read_places, read_run, write_places, write_run
 from reftile.interp.order import SCOPES
+from reftile.interp.pipe.flights import Reach
 from reftile.interp.pipe.machine import Agent, Home
 from reftile.interp.pipe.places import (
     Allocation,
@@ -62,11 +63,17 @@ def reached(agent: Agent, home: Home) -> Home:
     return home
 
 
+def note_reach(agent: Agent, op: Op, reaches: list[Reach], home: Home) -> None:
+    """Note that an operation reaches another block, which must not end before."""
+    if home is not agent.home:
+        reaches.append(Reach(agent, op, agent.cluster_arrivals + 1))
+
+
 def in_block(place: Place, home: Home) -> Place:
     """The buffer at the same place of a block of the cluster."""
     if home.id == place.allocation.block:
         return place
-    return Place(home.allocations[place.allocation.value], place.offset, place.type)
+    return Place(home.allocations[place.allocation.value], place.offset, place.type, place.name)
 
 
 # Allocations
@@ -92,7 +99,7 @@ def _make_alloc(op: Op, plan: Plan[Block]) -> Apply[Block]:
         allocation = Allocation(home.id, op.results[0], address, size)
         home.allocations[op.results[0]] = allocation
         if isinstance(type, BufferType):
-            return (Place(allocation, 0, type),)
+            return (Place(allocation, 0, type, allocation.buffer.name),)
         return (RingPlace(allocation, 0, type),)
 
     return apply
@@ -112,7 +119,8 @@ def _make_slot(op: Op, plan: Plan[Block]) -> Apply[Block]:
         index = agent_of(block).integer(values[1], "the index of `slot`")
         if not 0 <= index < ring.type.stages:
             block.fault("pipe.slot", f"index {index} is outside {ring.type}")
-        return (Place(ring.allocation, ring.offset + index * step, type),)
+        name = f"{ring.allocation.buffer.name}[{index}]"
+        return (Place(ring.allocation, ring.offset + index * step, type, name),)
 
     return apply
 
@@ -129,7 +137,10 @@ def _make_subview(op: Op, plan: Plan[Block]) -> Apply[Block]:
             if not 0 <= index * part < whole:
                 block.fault("pipe.slot", f"slice {index} is outside the {whole // part} there are")
             where.append(index * part)
-        return (Place(source.allocation, source.offset + _offset(source, tuple(where)), type),)
+        slices = [f"{w}:{w + n}" for w, n in zip(where, type.shape, strict=True)]
+        name = f"{source.name}[{', '.join(slices)}]"
+        offset = source.offset + _offset(source, tuple(where))
+        return (Place(source.allocation, offset, type, name),)
 
     return apply
 
@@ -149,7 +160,12 @@ def _offset(source: Place, index: tuple[int, ...]) -> int:
 def _make_transpose(op: Op, plan: Plan[Block]) -> Apply[Block]:
     type = op.results[0].type
     assert isinstance(type, BufferType)
-    return lambda block, values: (Place(values[0].allocation, values[0].offset, type),)
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        source: Place = values[0]
+        return (Place(source.allocation, source.offset, type, f"{source.name}.t"),)
+
+    return apply
 
 
 def _make_reinterpret(op: Op, plan: Plan[Block]) -> Apply[Block]:
@@ -166,7 +182,7 @@ def _make_reinterpret(op: Op, plan: Plan[Block]) -> Apply[Block]:
                 f"byte {address} of shared memory is no multiple of {alignment}, as {type} needs",
             )
         if isinstance(type, BufferType):
-            return (Place(source.allocation, source.offset, type),)
+            return (Place(source.allocation, source.offset, type, source.allocation.buffer.name),)
         return (RingPlace(source.allocation, source.offset, type),)
 
     return apply
@@ -180,7 +196,9 @@ def _make_load(op: Op, plan: Plan[Block]) -> Apply[Block]:
         source, rank, token = values
         agent = agent_of(block)
         order = agent.pipe.pipe_order
-        place = in_block(source, home_of(agent, rank, op))
+        home = home_of(agent, rank, op)
+        note_reach(agent, op, home.reaches, home)
+        place = in_block(source, home)
         access = order.record(agent, op, token_of(token), True, False)
         touch_place(order, access, place)
         return read_place(place), order.token(access)
@@ -193,7 +211,9 @@ def _make_store(op: Op, plan: Plan[Block]) -> Apply[Block]:
         tile, destination, rank, token = values
         agent = agent_of(block)
         order = agent.pipe.pipe_order
-        place = in_block(destination, home_of(agent, rank, op))
+        home = home_of(agent, rank, op)
+        note_reach(agent, op, home.reaches, home)
+        place = in_block(destination, home)
         access = order.record(agent, op, token_of(token), False, True)
         touch_place(order, access, place)
         write_place(place, tile)

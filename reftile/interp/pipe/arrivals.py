@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from reftile.interp.machine import Block
-from reftile.interp.pipe.actions import agent_of, home_of, reached
-from reftile.interp.pipe.barriers import Barriers, NamedBarriers, Phases
+from reftile.interp.pipe.actions import agent_of, home_of, note_reach, reached
+from reftile.interp.pipe.barriers import Barriers, Misuse, NamedBarriers, Phases
 from reftile.interp.pipe.flights import Landing
 from reftile.interp.pipe.machine import Agent
 from reftile.interp.pipe.tokens import NOTHING, PipeToken, join_all, sets, token_of
@@ -62,7 +62,9 @@ def _make_arrive(op: Op, plan: Plan[Block]) -> Apply[Block]:
             return ()
         homes = [reached(agent, h) for h in agent.home.cluster.homes] if everywhere else None
         for home in homes or [home_of(agent, rank, op)]:
-            home.barriers[barriers.value].elements[at].arrive(op, count, bytes, handed)
+            element = home.barriers[barriers.value].elements[at]
+            note_reach(agent, op, element.reaches, home)
+            element.arrive(op, count, bytes, handed)
         return ()
 
     return apply
@@ -81,7 +83,10 @@ def _arrive_after(agent: Agent, op: Op, element: Phases, count: int, token: Pipe
 
     def arrive() -> None:
         element.landings.extend(landings)
-        element.arrive(op, count, 0, token)
+        try:
+            element.arrive(op, count, 0, token)
+        except Misuse as misuse:
+            agent.misuse(misuse, op)
 
     def one_less() -> None:
         missing.pop()
@@ -111,12 +116,14 @@ def _make_cluster_arrive(op: Op, plan: Plan[Block]) -> Apply[Block]:
     def apply(block: Block, values: list[Any]) -> Sequence[Any]:
         agent = agent_of(block)
         token = token_of(values[0]) | agent.base
-        agent.cluster_arrivals += 1
-        if agent.cluster_arrivals > agent.cluster_waits + 1:
-            block.fault("pipe.cluster_order", "a thread arrives twice without waiting in between")
-        barrier = agent.home.cluster.barrier
         handed = token.only_done() if relaxed else token
-        barrier.come(agent.cluster_arrivals, agent.threads, handed)
+        for member in agent.members:
+            member.cluster_arrivals += 1
+            if member.cluster_arrivals > member.cluster_waits + 1:
+                message = "a thread arrives twice without waiting in between"
+                block.fault("pipe.cluster_order", message)
+            barrier = member.home.cluster.barrier
+            barrier.come(member.cluster_arrivals, member.threads, handed)
         return ()
 
     return apply

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from reftile.interp.pipe.flights import Landing, Queue
+from reftile.interp.pipe.flights import Landing, Queue, Reach
 from reftile.interp.pipe.tokens import NOTHING, Issuer, PipeToken
 from reftile.ir.core import Op, Value
 from reftile.ir.types import BarrierType, NamedBarrierType
 
 
 class Misuse(Exception):
-    """An operation broke the rule `pipe.<rule>` of a barrier."""
+    """An operation broke the rule `pipe.<rule>` of a barrier: the one being done, or `op`."""
 
-    def __init__(self, rule: str, message: str, hint: str = "") -> None:
+    def __init__(self, rule: str, message: str, hint: str = "", op: Op | None = None) -> None:
         super().__init__(message)
-        self.rule, self.message, self.hint = rule, message, hint
+        self.rule, self.message, self.hint, self.op = rule, message, hint, op
 
 
 # Barriers with phases
@@ -31,6 +31,8 @@ class Phases:
     number: of the phase under way. arrived: arrivals in it. bytes_missing: announced in it and not
     come yet; negative if more came. token, landings: handed over in it. completed,
     completed_landings: of the phase before. announced: the last operation that announced bytes.
+    coming: copies that were issued in it and have not landed. reaches, completed_reaches: arrivals
+    from other blocks for which nobody has waited.
     """
 
     expected: int
@@ -42,6 +44,9 @@ class Phases:
     completed: PipeToken = NOTHING
     completed_landings: list[Landing] = field(default_factory=list[Landing])
     announced: Op | None = None
+    coming: list[Landing] = field(default_factory=list[Landing])
+    reaches: list[Reach] = field(default_factory=list[Reach])
+    completed_reaches: list[Reach] = field(default_factory=list[Reach])
     queue: Queue = field(default_factory=Queue)
 
     def arrive(self, op: Op, count: int, bytes: int, token: PipeToken) -> None:
@@ -64,17 +69,34 @@ class Phases:
         """Take bytes that a copy brought, which may complete the phase."""
         self.bytes_missing -= bytes
         self.token = self.token | token
+        self.coming.remove(landing)
         self.landings.append(landing)
         self._complete()
 
     def _complete(self) -> None:
         if self.arrived != self.expected or self.bytes_missing:
             return
+        if self.coming:
+            line = self.coming[0].flight.op.span.line
+            raise Misuse(
+                "transaction_bytes",
+                f"phase {self.number} is complete, and the copy of line {line} has not brought "
+                "its bytes: more are under way than were announced",
+                "announce what the copies bring: each its buffer, a multicast to each block",
+                self.announced,
+            )
         self.number += 1
         self.arrived = 0
+        self.completed_reaches, self.reaches = self.reaches, []
         self.completed, self.token = self.token, NOTHING
         self.completed_landings, self.landings = self.landings, []
         self.queue.wake()
+
+    def waited(self) -> None:
+        """Note that somebody has waited for the phase before the one under way."""
+        for landing in self.completed_landings:
+            landing.waited()
+        self.completed_reaches = []
 
     def is_passed(self, parity: int) -> bool:
         """True if a wait for this parity goes on."""

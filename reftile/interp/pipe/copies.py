@@ -24,7 +24,7 @@ from reftile.interp.machine import Block
 from reftile.interp.memory import STORED_POISON, Places
 from reftile.interp.order import DEVICE, WEAK
 from reftile.interp.pipe.actions import agent_of, in_block, reached
-from reftile.interp.pipe.barriers import Barriers, Phases
+from reftile.interp.pipe.barriers import Barriers, Misuse, Phases
 from reftile.interp.pipe.flights import Flight, Landing
 from reftile.interp.pipe.machine import Agent, Home
 from reftile.interp.pipe.places import Place, read_place, touch_place, write_place
@@ -217,14 +217,19 @@ def _add_landing(
         at = element_of(agent, barriers.elements, slot, barriers.value.name, flight.op)
         landing = Landing(flight, home.landings)
         home.landings.add(landing)
-        credits.append((home.barriers[barriers.value].elements[at], landing))
+        element = home.barriers[barriers.value].elements[at]
+        element.coming.append(landing)
+        credits.append((element, landing))
 
     def land() -> None:
         tile = taken[0]
         poison = None if tile.poison is None else tile.poison.reshape(shape)
         write_place(place, Tile(tile.data.reshape(shape), poison))
         for element, landing in credits:
-            element.credit(bytes, flight.token, landing)
+            try:
+                element.credit(bytes, flight.token, landing)
+            except Misuse as misuse:
+                agent.misuse(misuse, flight.op)
 
     flight.stages.append(land)
 

@@ -25,7 +25,7 @@ def describe_shared_race(race: RacedAt) -> Diagnosis:
         "block": block,
     }
     notes: tuple[tuple[str, Span | None], ...] = (
-        (f"the access touches {place}, here its element {list(element)}", None),
+        (f"the access touches {place}; they meet at its element {list(element)}", None),
     )
     return _describe(race.earlier, race.later, where, notes, data)
 

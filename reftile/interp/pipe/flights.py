@@ -74,6 +74,18 @@ class Landing:
         self.unwaited.discard(self)
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """An access to another block, or an arrival there.
+
+    round: of the cluster's barrier, whose passing says that it is over.
+    """
+
+    agent: Issuer
+    op: Op
+    round: int
+
+
 @dataclass(slots=True, eq=False)
 class Groups:
     """The copies of one engine that an agent has issued.

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TypeAlias
 from reftile.interp.machine import Block, Launch
 from reftile.interp.pipe.barriers import Barriers, Misuse, NamedBarriers, Rounds
 from reftile.interp.pipe.findings import describe_global_race, describe_shared_race
-from reftile.interp.pipe.flights import Flight, Groups, Landing, Queue
+from reftile.interp.pipe.flights import Flight, Groups, Landing, Queue, Reach
 from reftile.interp.pipe.places import Allocation, RacedAt
 from reftile.interp.pipe.tokens import NOTHING, PipeOrder, PipeToken
 from reftile.interp.plan import Plan, Step
@@ -72,7 +72,7 @@ class Home:
     """One block: its shared memory, its barriers, its agents.
 
     shared_top: the first free byte of shared memory. landings, sources: copies that nobody has
-    waited for, which must be none when the block ends.
+    waited for, which must be none when the block ends. reaches: accesses of other blocks.
     """
 
     launch: PipeLaunch
@@ -88,6 +88,7 @@ class Home:
     shared_top: int = 0
     landings: set[Landing] = field(default_factory=set["Landing"])
     joining: Queue = field(default_factory=Queue)
+    reaches: list[Reach] = field(default_factory=list[Reach])
     ended: bool = False
 
 
@@ -191,6 +192,12 @@ class Agent(Block):
         self.pipe.runnable.append(self)
 
     @property
+    def members(self) -> list[Agent]:
+        """The agents for whose threads this one stands: its roles' in the epilogue, else itself."""
+        started = self.home.agents
+        return started if started and self not in started else [self]
+
+    @property
     def name(self) -> str:
         """The agent as messages name it."""
         return f"{self.label} of block {self.launch.block_name(self.linear)}"
@@ -210,7 +217,7 @@ class Agent(Block):
         except RacedAt as race:
             raise ReftileError(describe_shared_race(race)) from None
         except Misuse as misuse:
-            self.fault(f"pipe.{misuse.rule}", misuse.message, hint=misuse.hint)
+            self.misuse(misuse, step.op)
         except ReftileError as error:
             raise self.restated(error) from None
         for slot, result in zip(step.outputs, results, strict=True):
@@ -224,6 +231,11 @@ class Agent(Block):
         if raced is None or not error.diagnosis.rule.startswith("race."):
             return error
         return ReftileError(describe_global_race(self.launch.memory, raced, error.diagnosis))
+
+    def misuse(self, misuse: Misuse, op: Op) -> NoReturn:
+        """Raise what was done wrong to a barrier by `op`."""
+        rule = f"pipe.{misuse.rule}"
+        self.fault(rule, misuse.message, hint=misuse.hint, op=misuse.op or op)
 
     def fault(
         self,

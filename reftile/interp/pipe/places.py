@@ -119,11 +119,12 @@ class RingPlace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """A buffer in shared memory: `offset` bytes into its allocation."""
+    """A buffer in shared memory: `offset` bytes into its allocation. name: for messages."""
 
     allocation: Allocation
     offset: int
     type: BufferType
+    name: str
 
     @property
     def placement(self) -> Placement:
@@ -132,11 +133,8 @@ class Place:
 
     def __str__(self) -> str:
         """The buffer as messages name it."""
-        size = buffer_bytes(self.type)
-        name = self.allocation.buffer.name
-        if self.offset == 0 and size >= self.allocation.buffer.data.size - 15:
-            return name
-        return f"{name}, bytes {self.offset} to {self.offset + size - 1}"
+        end = self.offset + buffer_bytes(self.type) - 1
+        return f"{self.name} (bytes {self.offset} to {end} of {self.allocation.buffer.name})"
 
 
 def read_place(place: Place) -> Tile:

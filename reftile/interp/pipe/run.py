@@ -155,10 +155,28 @@ def check_exit(home: Home, whole: Agent) -> None:
             if element.bytes_missing and element.announced is not None:
                 message = bytes_message(barriers.value.name, at, element)
                 _raise("pipe.transaction_bytes", message, element.announced.span, home, "")
+    _check_reaches(home, whole)
     for landing in home.landings:
         _raise_under_way(home, landing.flight, "wait for the phase that its bytes are credited to")
     for agent in (whole, *home.agents):
         _check_agent(home, agent)
+    counts = {agent.step_count for agent in home.agents}
+    if len(counts) > 1:
+        counted = ", ".join(f"{a.label} {a.step_count}" for a in home.agents)
+        message = f"the roles of a block execute different numbers of steps: {counted}"
+        _raise("pipe.steps", message, home.launch.plan.kernel.span, home, "")
+
+
+def _check_reaches(home: Home, whole: Agent) -> None:
+    """Others that reach this block must have met it in the cluster since."""
+    passed = max(agent.cluster_waits for agent in (whole, *home.agents))
+    elements = [e for barriers in home.barriers.values() for e in barriers.elements]
+    arrivals = [r for e in elements for r in (*e.completed_reaches, *e.reaches)]
+    for reach in (*home.reaches, *arrivals):
+        if reach.round > passed:
+            message = f"block {home.id} ends without waiting for this `{reach.op.name}`"
+            hint = "meet in the epilogue: `cluster_arrive`, `cluster_wait`"
+            _raise("pipe.exit", message, reach.op.span, home, hint, reach.agent)
 
 
 def _check_agent(home: Home, agent: Agent) -> None:

@@ -245,9 +245,9 @@ class PipeOrder(Order):
         assert isinstance(event, Touch)
         if not self.checks:
             return 0, 0
-        other = self.conflict(event, writers)
-        if other is None and event.is_write and readers:
-            other = self.conflict(event, readers)
+        # Readers first: that a read may not be over says more than what was written before it.
+        other = self.conflict(event, readers) if event.is_write and readers else None
+        other = other or self.conflict(event, writers)
         if other is not None:
             assert isinstance(other, Touch)
             self.raced = other, event

@@ -6,7 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from reftile.interp.machine import Block
-from reftile.interp.pipe.barriers import Barriers, Meeting, Misuse, NamedBarrier, NamedBarriers
+from reftile.interp.pipe.barriers import (
+    Barriers,
+    Meeting,
+    Misuse,
+    NamedBarrier,
+    NamedBarriers,
+    Rounds,
+)
 from reftile.interp.pipe.flights import Flight, Pending
 from reftile.interp.pipe.machine import Agent, Control, Wait
 from reftile.interp.pipe.tokens import PipeToken, join_all, token_of
@@ -56,8 +63,7 @@ def _wait_barrier(agent: Agent, step: Step[Block]) -> Control:
                 hint="let those who arrive wait for this role before they go on",
             )
     token = element.completed
-    for landing in element.completed_landings:
-        landing.waited()
+    element.waited()
     if op.attributes.get("order") == "relaxed":
         token = token.only_done()
     _finish(agent, step, token | agent.base)
@@ -93,18 +99,24 @@ def _come(agent: Agent, op: Op, barrier: NamedBarrier, token: PipeToken) -> Meet
     try:
         return barrier.come(agent, agent.threads, token)
     except Misuse as misuse:
-        agent.fault(f"pipe.{misuse.rule}", misuse.message, hint=misuse.hint, op=op)
+        agent.misuse(misuse, op)
 
 
 def count_step(agent: Agent, op: Op, token: PipeToken) -> Control:
     """Execute one step of the block-wide barrier; what it hands over is in the block's `steps`."""
-    agent.step_count += 1
-    number, rounds = agent.step_count, agent.home.steps
-    rounds.come(number, agent.threads, token)
+    rounds = agent.home.steps
+    for member in agent.members:
+        member.step_count += 1
+        rounds.come(member.step_count, member.threads, token)
+    number = max(member.step_count for member in agent.members)
 
     def what() -> str:
-        present = rounds.present.get(number, 0)
-        return f"step {number} of its block ({present} of {rounds.threads} threads are there)"
+        late = [
+            f"{a.label} {'ended' if a.is_done else 'is'} at step {a.step_count}"
+            for a in agent.home.agents
+            if a.step_count < number
+        ]
+        return f"step {number} of its block ({', '.join(late)})"
 
     wait = Wait(op, rounds.queue, what)
     while not rounds.is_over(number):
@@ -115,31 +127,34 @@ def count_step(agent: Agent, op: Op, token: PipeToken) -> Control:
 def _step(agent: Agent, step: Step[Block]) -> Control:
     token = token_of(agent.env[step.inputs[0]]) | agent.base
     yield from count_step(agent, step.op, token)
-    _finish(agent, step, agent.home.steps.tokens[agent.step_count] | agent.base)
+    number = max(member.step_count for member in agent.members)
+    _finish(agent, step, agent.home.steps.tokens[number] | agent.base)
     return None
 
 
 def _cluster_wait(agent: Agent, step: Step[Block]) -> Control:
-    barrier = agent.home.cluster.barrier
-    agent.cluster_waits += 1
-    number = agent.cluster_waits
-    if agent.cluster_arrivals < number:
-        agent.fault(
-            "pipe.cluster_order",
-            f"wait {number} for the cluster comes before this thread's arrival {number}",
-            hint="each thread does `cluster_arrive` before `cluster_wait`",
-            op=step.op,
-        )
-
-    def what() -> str:
-        present = barrier.present.get(number, 0)
-        return f"round {number} of its cluster ({present} of {barrier.threads} threads have come)"
-
-    wait = Wait(step.op, barrier.queue, what)
-    while not barrier.is_over(number):
-        yield wait
-    _finish(agent, step, barrier.tokens[number] | agent.base)
+    barrier, token = agent.home.cluster.barrier, agent.base
+    for member in agent.members:
+        member.cluster_waits += 1
+        number = member.cluster_waits
+        if member.cluster_arrivals < number:
+            agent.fault(
+                "pipe.cluster_order",
+                f"wait {number} for the cluster comes before this thread's arrival {number}",
+                hint="each thread does `cluster_arrive` before `cluster_wait`",
+                op=step.op,
+            )
+        wait = Wait(step.op, barrier.queue, lambda n=number: _round(barrier, n))
+        while not barrier.is_over(number):
+            yield wait
+        token = token | barrier.tokens[number]
+    _finish(agent, step, token)
     return None
+
+
+def _round(barrier: Rounds, number: int) -> str:
+    present = barrier.present.get(number, 0)
+    return f"round {number} of its cluster ({present} of {barrier.threads} threads have come)"
 
 
 # Copies and products
