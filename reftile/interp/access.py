@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from reftile.interp.memory import (
     write_run,
 )
 from reftile.interp.order import ROOT, SCOPES, WEAK, Event, Raced, Token
+from reftile.interp.plan import Apply
 from reftile.interp.races import describe_race
 from reftile.interp.shadow import Grid, Offsets
 from reftile.interp.values import Array, Mask, Tile
@@ -332,3 +333,28 @@ def touch_window(
         block.launch.shadow(buffer).touch_region(event, grid, part.index, part.extents)
     except Raced as race:
         raise_race(block, race, buffer, int(grid.offsets(part.index, part.extents)[race.index]))
+
+
+def with_inbounds(op: Op, access: Access, apply: Apply[Block]) -> Apply[Block]:
+    """Check the promise `inbounds` first, if the operation makes it."""
+    promised = op.attributes.get("inbounds")
+    if not isinstance(promised, tuple) or not any(promised):
+        return apply
+    at = 0 if op.name != "store_view_tko" else 1
+
+    def apply_checked(block: Block, values: list[Any]) -> Sequence[Any]:
+        view: TileView = values[at]
+        index = index_of(block, access, view, values[at + 1 : at + 1 + len(view.extents)])
+        for axis, sure in enumerate(promised):
+            last = np.max(index[axis]) * view.step[axis]
+            last = last + (0 if axis == view.sparse else access.shape[axis] - 1)
+            if sure and last >= view.extents[axis]:
+                block.fault(
+                    f"{op.name}.inbounds",
+                    f"the tile reaches element {int(last)} along axis {axis}, "
+                    f"and the view ends at {view.extents[axis]}",
+                    hint="drop the promise `inbounds` along this axis",
+                )
+        return apply(block, values)
+
+    return apply_checked

@@ -23,6 +23,7 @@ from reftile.interp.access import (
     touch,
     touch_window,
     window_of,
+    with_inbounds,
 )
 from reftile.interp.assumptions import make_assume
 from reftile.interp.atomics import ATOMICS
@@ -229,7 +230,7 @@ def _make_load_view(op: Op, plan: Plan[Block]) -> Apply[Block]:
             data, poison = _pad(access, part.extents, data, poison, padding)
         return Tile(data, poison), access.end(block, event)
 
-    return _with_inbounds(op, access, apply)
+    return with_inbounds(op, access, apply)
 
 
 def _window_poison(view: TileView, part: Window) -> Mask | None:
@@ -291,7 +292,7 @@ def _make_store_view(op: Op, plan: Plan[Block]) -> Apply[Block]:
             block.launch.order.publish(event, part.buffer.released, offsets, False)
         return (access.end(block, event),)
 
-    return _with_inbounds(op, access, apply)
+    return with_inbounds(op, access, apply)
 
 
 def _set_window_state(
@@ -304,31 +305,6 @@ def _set_window_state(
         bits = poison.reshape(-1).astype(np.uint8) * np.uint8(STORED_POISON)
     size = access.dtype.storage.itemsize
     part.buffer.ensure_state()[at[:, None] + np.arange(size)] = bits[:, None]
-
-
-def _with_inbounds(op: Op, access: Access, apply: Apply[Block]) -> Apply[Block]:
-    """Check the promise `inbounds` first, if the operation makes it."""
-    promised = op.attributes.get("inbounds")
-    if not isinstance(promised, tuple) or not any(promised):
-        return apply
-    at = 0 if op.name != "store_view_tko" else 1
-
-    def apply_checked(block: Block, values: list[Any]) -> Sequence[Any]:
-        view: TileView = values[at]
-        index = index_of(block, access, view, values[at + 1 : at + 1 + len(view.extents)])
-        for axis, sure in enumerate(promised):
-            last = np.max(index[axis]) * view.step[axis]
-            last = last + (0 if axis == view.sparse else access.shape[axis] - 1)
-            if sure and last >= view.extents[axis]:
-                block.fault(
-                    f"{op.name}.inbounds",
-                    f"the tile reaches element {int(last)} along axis {axis}, "
-                    f"and the view ends at {view.extents[axis]}",
-                    hint="drop the promise `inbounds` along this axis",
-                )
-        return apply(block, values)
-
-    return apply_checked
 
 
 # Memory of the block and of the module

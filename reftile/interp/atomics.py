@@ -24,6 +24,7 @@ from reftile.interp.access import (
     raise_race,
     shuffled,
     touch,
+    with_inbounds,
 )
 from reftile.interp.machine import Block
 from reftile.interp.memory import Places, Run, read_places, write_places
@@ -168,7 +169,7 @@ def _make_red_view(op: Op, plan: Plan[Block]) -> Apply[Block]:
         update(block, access, event, parts, value, mode)
         return (access.end(block, event),)
 
-    return apply
+    return with_inbounds(op, access, apply)
 
 
 def _make_cas(op: Op, plan: Plan[Block]) -> Apply[Block]:

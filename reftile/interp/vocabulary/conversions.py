@@ -39,7 +39,8 @@ def _is_within(source: Array, target: DType, signed: bool) -> bool:
     """Whether no float is NaN and all, rounded in any mode, are integers of the target."""
     low = target.signed_min if signed else 0
     high = target.signed_max if signed else target.unsigned_max
-    return bool(source.min() >= low and source.max() <= high - 1)
+    # As Python's numbers, which compare exactly: an array would round the ends to floats first.
+    return float(source.min()) >= low and float(source.max()) <= high - 1
 
 
 def float_outside(
