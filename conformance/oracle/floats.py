@@ -12,6 +12,7 @@ from reftile.conformance.oracle.formats import (
     Format,
     Mask,
     U,
+    bit_length,
     codes,
     flush,
     infinity,
@@ -23,10 +24,12 @@ from reftile.conformance.oracle.formats import (
     join,
     key,
     round_integers,
+    round_to,
+    shift_down,
     split,
     take_apart,
 )
-from reftile.conformance.oracle.limits import Dyadic, answer_from, range_of, settle
+from reftile.conformance.oracle.limits import Dyadic, answer_from, settle
 
 Exact = tuple[int, int, bool]
 """(m, e, sticky): the number m * 2**e, or a little further from zero."""
@@ -157,12 +160,37 @@ def divide(call: Call) -> Answer:
     sign, zero, none = sx ^ sy, is_zero(y, f), is_zero(x, f)
     ix, iy = is_infinite(x, f), is_infinite(y, f)
     plain = is_finite(x, f) & is_finite(y, f) & ~zero & ~none
-    pairs = zip(ints(x, f), ints(y, f), plain.tolist(), strict=True)
-    parts = [exact_quotient(a, b) if p else (1, 0, False) for a, b, p in pairs]
-    answer = rounded_or_ranged(call, f, parts, sign)
+    if f.width == 16 and is_rounded(call):
+        answer = _small_quotients(call, f, x, y, plain)
+    else:
+        pairs = zip(ints(x, f), ints(y, f), plain.tolist(), strict=True)
+        parts = [exact_quotient(a, b) if p else (1, 0, False) for a, b, p in pairs]
+        answer = rounded_or_ranged(call, f, parts, sign)
     fixed = np.where(zero | ix, infinity(sign, f), signed_zero(sign, f))
     bad = is_nan(x, f) | is_nan(y, f) | (none & zero) | (ix & iy)
     return special(answer, ~plain, np.where(bad, U(f.nan_code), fixed), f, call)
+
+
+def _small_quotients(call: Call, f: Format, x: Codes, y: Codes, plain: Mask) -> Answer:
+    """Quotients of numbers of up to 11 bits, all at once: 50 bits and whether something is left."""
+    (sx, m, e), (sy, n, d) = take_apart(x, f), take_apart(y, f)
+    top, bottom = np.where(plain, m, U(1)) << U(50), np.where(plain, n, U(1))
+    quotient, rest = top // bottom, top % bottom
+    mode = call.attribute("rounding", "nearest_even")
+    bits = round_to(sx ^ sy, quotient, e - d - 50, rest != 0, f, mode)
+    return Answer.exactly(call.results[0], bits)
+
+
+def _small_roots(call: Call, f: Format, x: Codes, plain: Mask) -> Answer:
+    """Roots of numbers of up to 11 bits, all at once: of the number times 2**40 or 2**41."""
+    sign, m, e = take_apart(x, f)
+    shift = 40 + (e & 1)
+    scaled = np.where(plain, m, U(1)) << shift.astype(np.uint64)
+    root = np.floor(np.sqrt(scaled.astype(np.float64))).astype(np.uint64)
+    root -= (root * root > scaled).astype(np.uint64)
+    mode = call.attribute("rounding", "nearest_even")
+    bits = round_to(np.zeros_like(sign), root, (e - shift) // 2, root * root != scaled, f, mode)
+    return Answer.exactly(call.results[0], bits)
 
 
 def special(answer: Answer, where: Mask, bits: Codes, f: Format, call: Call) -> Answer:
@@ -183,13 +211,19 @@ def _flush_range(low: Codes, high: Codes, f: Format) -> tuple[Codes, Codes]:
     return np.where(sign, far, near), np.where(sign, near, far)
 
 
+def is_rounded(call: Call) -> bool:
+    """Whether the exact value rounded once is the one answer."""
+    approximate = call.attribute("rounding", "") in ("approx", "full")
+    return call.limit is None or (
+        not approximate and float(np.max(call.limit.ulp, initial=0)) <= 0.5
+    )
+
+
 def rounded_or_ranged(call: Call, f: Format, parts: list[Exact], sign: Mask) -> Answer:
     """Exact values rounded once, or the ranges that the limit allows around them."""
     mode = call.attribute("rounding", "nearest_even")
     limit = call.limit
-    if limit is None or (
-        mode not in ("approx", "full") and float(np.max(limit.ulp, initial=0)) <= 0.5
-    ):
+    if limit is None or is_rounded(call):
         return Answer.exactly(call.results[0], round_integers(parts, f, mode))
     low: list[int] = []
     high: list[int] = []
@@ -205,11 +239,6 @@ def _settled(part: Exact, f: Format, call: Call, index: int) -> tuple[int, int]:
     m, e, sticky = part
     below: Dyadic = abs(m), e
     above: Dyadic = abs(m) + sticky, e
-    if not sticky:
-        from fractions import Fraction
-
-        exact = Fraction(abs(m)) * Fraction(2) ** e
-        return range_of(exact, f, call.limit, index)
     return settle(lambda _: (below, above), f, call.limit, index)
 
 
@@ -218,13 +247,16 @@ def square_root(call: Call) -> Answer:
     f, (x,) = operands(call)
     sign, _ = split(x, f)
     plain = is_finite(x, f) & ~is_zero(x, f) & ~sign
-    parts: list[Exact] = []
-    for (m, e), good in zip(ints(x, f), plain.tolist(), strict=True):
-        shift = 140 + (e & 1)
-        scaled = (m if good else 1) << shift
-        root = isqrt(scaled)
-        parts.append((root, (e - shift) // 2, root * root != scaled))
-    answer = rounded_or_ranged(call, f, parts, np.zeros(x.shape, bool))
+    if f.width == 16 and is_rounded(call):
+        answer = _small_roots(call, f, x, plain)
+    else:
+        parts: list[Exact] = []
+        for (m, e), good in zip(ints(x, f), plain.tolist(), strict=True):
+            shift = 140 + (e & 1)
+            scaled = (m if good else 1) << shift
+            root = isqrt(scaled)
+            parts.append((root, (e - shift) // 2, root * root != scaled))
+        answer = rounded_or_ranged(call, f, parts, np.zeros(x.shape, bool))
     fixed = np.where(is_zero(x, f), signed_zero(sign, f), infinity(sign, f))
     bad = is_nan(x, f) | (sign & ~is_zero(x, f))
     return special(answer, ~plain, np.where(bad, U(f.nan_code), fixed), f, call)
@@ -268,42 +300,27 @@ def to_integer(call: Call) -> Answer:
         "truncf": "zero",
         "roundf": "nearest_even",
     }[call.op]
-    sign, _ = split(x, f)
-    whole = [(n, 0, False) for n in integers_of(x, f, mode)]
-    bits = round_integers(whole, f, "nearest_even")
-    none = np.array([n == 0 for n, _, _ in whole], bool)
-    bits = np.where(none, signed_zero(sign, f), bits)
-    bits = np.where(is_finite(x, f), bits, x)
-    return finish(call, f, bits)
+    sign, n, _ = whole_part(x, f, mode)
+    bits = round_to(sign, n, np.zeros(x.shape, np.int64), np.zeros(x.shape, bool), f, "zero")
+    # What has no fraction stays as it is.
+    stays = take_apart(x, f)[2] >= 0
+    return finish(call, f, np.where(stays | ~is_finite(x, f), x, bits))
 
 
-def integers_of(x: Codes, f: Format, mode: str) -> list[int]:
-    """Finite floats rounded to integers; 0 for others."""
-    result: list[int] = []
-    for (m, e), good in zip(ints(x, f), is_finite(x, f).tolist(), strict=True):
-        if not good:
-            result.append(0)
-        elif e >= 0:
-            result.append(m << e)
-        else:
-            result.append(round_shift(m, -e, mode))
-    return result
-
-
-def round_shift(m: int, by: int, mode: str) -> int:
-    """m / 2**by as an integer."""
-    down = m >> by
-    rest = m - (down << by)
-    if rest == 0:
-        return down
-    if mode == "negative_inf":
-        return down
-    if mode == "positive_inf":
-        return down + 1
-    if mode == "zero":
-        return down + (m < 0)
-    half = 1 << (by - 1)
-    return down + (rest > half or (rest == half and down & 1))
+def whole_part(x: Codes, f: Format, mode: str) -> tuple[Mask, Codes, Mask]:
+    """(sign, magnitude, too large) of finite floats rounded to integers; magnitudes below 2**64."""
+    sign, m, e = take_apart(x, f)
+    large = (m != 0) & (e + bit_length(m) > 64)
+    up = np.clip(e, 0, 63).astype(np.uint64)
+    n, cut, half = shift_down(m, np.maximum(-e, 0))
+    inexact = cut != 0
+    if mode == "nearest_even":
+        bump = inexact & ((cut > half) | ((cut == half) & (n & U(1) != 0)))
+    elif mode == "zero":
+        bump = np.zeros(x.shape, bool)
+    else:
+        bump = inexact & (sign if mode == "negative_inf" else ~sign)
+    return sign, (n + bump.astype(np.uint64)) << up, large
 
 
 def extreme(call: Call) -> Answer:

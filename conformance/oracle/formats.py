@@ -186,7 +186,7 @@ def bit_length(m: Codes) -> Integers:
     return length + (rest != 0)
 
 
-def _shift_down(m: Codes, by: Integers) -> tuple[Codes, Codes, Codes]:
+def shift_down(m: Codes, by: Integers) -> tuple[Codes, Codes, Codes]:
     """(m >> by, what was cut off, half of its unit), `by` from 0 to any number."""
     many = np.clip(by, 0, 63).astype(np.uint64)
     far = by > 63
@@ -214,7 +214,7 @@ def unbounded(
     q = np.maximum(top - f.mantissa_bits, f.quantum)
     down = np.maximum(q - e, 0)
     up = np.clip(e - q, 0, 63).astype(np.uint64)
-    kept, cut, half = _shift_down(m, down)
+    kept, cut, half = shift_down(m, down)
     kept = kept << up
     inexact = (cut != 0) | sticky
     above = (cut > half) | ((cut == half) & sticky)

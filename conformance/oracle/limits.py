@@ -6,6 +6,7 @@ error does not change the sign. An infinity is the first number beyond the large
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -30,12 +31,6 @@ Dyadic = tuple[int, int]
 
 Refine = Callable[[int], tuple[Dyadic, Dyadic]]
 """`refine(digits)`: magnitudes between which the exact one lies, closer for more binary digits."""
-
-
-def fraction(value: Dyadic) -> Fraction:
-    """A dyadic number as a fraction."""
-    m, e = value
-    return Fraction(m << e) if e >= 0 else Fraction(m, 1 << -e)
 
 
 def magnitude_code(value: Fraction, f: Format, upwards: bool) -> int:
@@ -68,16 +63,55 @@ def unit(value: Fraction, f: Format) -> Fraction:
     return Fraction(2) ** (clamped - f.mantissa_bits)
 
 
-def range_of(value: Fraction, f: Format, limit: Limit, index: int) -> tuple[int, int]:
+def _dyadic(value: float) -> Dyadic:
+    """A float as m * 2**e."""
+    m, e = math.frexp(value)
+    return int(m * (1 << 53)), e - 53
+
+
+def _plus(a: Dyadic, b: Dyadic, sign: int = 1) -> Dyadic:
+    (m, e), (n, d) = a, b
+    low = min(e, d)
+    return (m << (e - low)) + sign * (n << (d - low)), low
+
+
+def _greater(a: Dyadic, b: Dyadic) -> Dyadic:
+    return a if _plus(a, b, -1)[0] >= 0 else b
+
+
+def _code(value: Dyadic, f: Format, upwards: bool) -> int:
+    """As `magnitude_code`, of a dyadic number."""
+    m, e = value
+    beyond = f.max_code + 1
+    if m <= 0:
+        return 0
+    top = m.bit_length() + e - 1
+    if top > f.top_exponent + 1:
+        return beyond
+    q = max(top - f.mantissa_bits, f.quantum)
+    if e >= q:
+        n, inexact = m << (e - q), False
+    else:
+        n = m >> (q - e)
+        inexact = n << (q - e) != m
+    return min(((q - f.quantum) << f.mantissa_bits) + n + (upwards and inexact), beyond)
+
+
+def range_of(value: Dyadic, f: Format, limit: Limit, index: int) -> tuple[int, int]:
     """Magnitude codes accepted for an exact magnitude."""
-    far = Fraction(2) ** (f.top_exponent + 4)
-    value = min(value, far)
-    slack = Fraction(float(limit.ulp[index])) * unit(value, f)
+    m, e = value
+    top = m.bit_length() + e - 1 if m else f.least_exponent
+    if top > f.top_exponent + 4:
+        value, top = (1, f.top_exponent + 4), f.top_exponent + 4
+    unit_exponent = min(max(top, f.least_exponent), f.top_exponent) - f.mantissa_bits
+    n, d = _dyadic(float(limit.ulp[index]))
+    slack: Dyadic = n, d + unit_exponent
     if limit.absolute is not None:
-        slack = max(slack, Fraction(float(limit.absolute[index])))
+        slack = _greater(slack, _dyadic(float(limit.absolute[index])))
     if limit.relative is not None:
-        slack = max(slack, Fraction(float(limit.relative[index])) * value)
-    return magnitude_code(value - slack, f, True), magnitude_code(value + slack, f, False)
+        n, d = _dyadic(float(limit.relative[index]))
+        slack = _greater(slack, (n * value[0], d + value[1]))
+    return _code(_plus(value, slack, -1), f, True), _code(_plus(value, slack), f, False)
 
 
 def settle(refine: Refine, f: Format, limit: Limit, index: int) -> tuple[int, int]:
@@ -85,8 +119,8 @@ def settle(refine: Refine, f: Format, limit: Limit, index: int) -> tuple[int, in
     digits = 96
     while True:
         below, above = refine(digits)
-        least = range_of(fraction(below), f, limit, index)
-        most = range_of(fraction(above), f, limit, index)
+        least = range_of(below, f, limit, index)
+        most = least if above == below else range_of(above, f, limit, index)
         if least == most:
             return least
         if digits > 800:
@@ -95,13 +129,11 @@ def settle(refine: Refine, f: Format, limit: Limit, index: int) -> tuple[int, in
         digits *= 2
 
 
-def _short(below: Dyadic, above: Dyadic) -> Fraction:
+def _short(below: Dyadic, above: Dyadic) -> Dyadic:
     """The number of few digits between two that agree in many."""
-    low, high = fraction(below), fraction(above)
-    middle = (low + high) / 2
-    exponent = middle.numerator.bit_length() - middle.denominator.bit_length()
-    scale = Fraction(2) ** (400 - exponent)
-    return Fraction(round(middle * scale)) / scale
+    m, e = _plus(below, above)
+    cut = max(m.bit_length() - 400, 0)
+    return (m + (1 << cut >> 1)) >> cut, e - 1 + cut
 
 
 def answer_from(

@@ -75,9 +75,7 @@ def _some(settings: Settings, id: str, dtype: str, count: int) -> Codes:
     return pool[rng.integers(0, pool.size, count)]
 
 
-def _rmw(
-    settings: Settings, id: str, dtype: str, mode: str, masked: bool, met: bool
-) -> Program:
+def _rmw(settings: Settings, id: str, dtype: str, mode: str, masked: bool, met: bool) -> Program:
     k, rng = Kernel(), settings.rng(id)
     count = int(np.prod(SHAPE))
     memory = _some(settings, id + "m", dtype, count + 5)
@@ -112,7 +110,9 @@ def _rmw(
         k.answers["out0"].free = np.arange(expected.size) < 5
     if masked:
         zero = k.load("in2", dtype, arg, SHAPE)
-        old = k.let("s", f"select {operands[2].split('=')[1]}, {old}, {zero} : {tile(SHAPE, dtype)}")
+        old = k.let(
+            "s", f"select {operands[2].split('=')[1]}, {old}, {zero} : {tile(SHAPE, dtype)}"
+        )
     before = Answer.moved(dtype, np.where(keep, memory[places], arg).reshape(SHAPE))
     before.free = np.full(SHAPE, met) if met else None
     k.store("out1", old, SHAPE, before)
@@ -123,7 +123,9 @@ def _cas(settings: Settings, id: str, dtype: str, masked: bool) -> Program:
     k, rng = Kernel(), settings.rng(id)
     count = int(np.prod(SHAPE))
     memory = _some(settings, id + "m", dtype, count)
-    expected_bits = np.where(rng.random(count) < 0.5, memory, _some(settings, id + "c", dtype, count))
+    expected_bits = np.where(
+        rng.random(count) < 0.5, memory, _some(settings, id + "c", dtype, count)
+    )
     if dtype in ("f32", "f64"):
         # Bits are compared, not numbers: -0 is not +0, and NaN is itself.
         top = np.uint64(1 << (int(dtype[1:]) - 1))
@@ -147,7 +149,12 @@ def _cas(settings: Settings, id: str, dtype: str, masked: bool) -> Program:
     )
     swapped = keep & (memory == expected_bits)
     k.answers["out0"] = Answer.moved(dtype, np.where(swapped, arg, memory))
-    k.store("out1", old, SHAPE, Answer.moved(dtype, np.where(keep, memory, expected_bits).reshape(SHAPE)))
+    k.store(
+        "out1",
+        old,
+        SHAPE,
+        Answer.moved(dtype, np.where(keep, memory, expected_bits).reshape(SHAPE)),
+    )
     return k.program()
 
 
@@ -175,7 +182,14 @@ def _red(settings: Settings, id: str, dtype: str, mode: str, place: int) -> Prog
 
 def _orders(settings: Settings) -> Iterator[Case]:
     """A store that another operation waits for, in every order and scope that the records allow."""
-    for op in ("load_ptr_tko", "store_ptr_tko", "load_view_tko", "store_view_tko", "atomic_rmw_tko", "atomic_cas_tko"):
+    for op in (
+        "load_ptr_tko",
+        "store_ptr_tko",
+        "load_view_tko",
+        "store_view_tko",
+        "atomic_rmw_tko",
+        "atomic_cas_tko",
+    ):
         record = definition(op)
         scopes = [s.optional for s in record.attributes if s.name == "scope"][0]
         for ordering in record.where["ordering"]:
@@ -211,11 +225,17 @@ def _ordered(op: str, ordering: str, scope: str) -> Program:
         wide = k.let("w", f"reshape {two} : tile<1xi32>")
         k.emit(f"{token} = {op} {wide}, {made}, {index}, token={first} {{{how}}} : token")
     elif op == "atomic_rmw_tko":
-        k.emit(f"{old}, {token} = {op} %out0, {two}, token={first} {{{how}, mode = xchg}} : tile<i32>, token")
+        k.emit(
+            f"{old}, {token} = {op} %out0, {two}, token={first} {{{how}, mode = xchg}} : tile<i32>, token"
+        )
     else:
-        k.emit(f"{old}, {token} = {op} %out0, {one}, {two}, token={first} {{{how}}} : tile<i32>, token")
+        k.emit(
+            f"{old}, {token} = {op} %out0, {one}, {two}, token={first} {{{how}}} : tile<i32>, token"
+        )
     if op in ("store_ptr_tko", "store_view_tko"):
-        k.emit(f"{old}, %end = load_ptr_tko %out0, token={token} {{ordering = weak}} : tile<i32>, token")
+        k.emit(
+            f"{old}, %end = load_ptr_tko %out0, token={token} {{ordering = weak}} : tile<i32>, token"
+        )
         before = 22
     k.answers["out0"] = Answer.exactly("i32", codes([last]))
     k.store("out1", old, (), Answer.exactly("i32", codes([before])))

@@ -60,7 +60,9 @@ def build(script: Script) -> Program:
     for name, dtype, value in script.scalars:
         arguments.append(Scalar(name, dtype, value))
     types = [
-        f"%{a.name}: tile<{a.dtype}>" if isinstance(a, Scalar) else f"%{a.name}: tile<ptr<{a.dtype}>>"
+        f"%{a.name}: tile<{a.dtype}>"
+        if isinstance(a, Scalar)
+        else f"%{a.name}: tile<ptr<{a.dtype}>>"
         for a in arguments
     ]
     head = f" attributes {{{script.attributes}}}" if script.attributes else ""
@@ -103,7 +105,14 @@ def loops() -> Iterator[Script]:
     for dtype in ("i8", "i16", "i32", "i64"):
         for name, low, high, step, expected in ranges:
             text = total.replace("LOWER", low).replace("UPPER", high).replace("STEP", step)
-            yield Script("for", f"sum-{name}", _typed(text, dtype) + STORE, [("out", dtype, [expected])], dtype=dtype, covers=["continue.meaning"])
+            yield Script(
+                "for",
+                f"sum-{name}",
+                _typed(text, dtype) + STORE,
+                [("out", dtype, [expected])],
+                dtype=dtype,
+                covers=["continue.meaning"],
+            )
     count = """  %low = constant {value = LOW} : tile<i8>
   %high = constant {value = HIGH} : tile<i8>
   %step = constant {value = STEP} : tile<i8>
@@ -120,14 +129,21 @@ def loops() -> Iterator[Script]:
         ("last-does-not-fit", 100, 127, 20, "", 2),
         ("unsigned-last-does-not-fit", 200, 255, 50, "{unsigned_cmp} ", 2),
     ):
-        text = count.replace("LOW", str(low)).replace("HIGH", str(high)).replace("STEP", str(step)).replace("FLAG", flag)
+        text = (
+            count.replace("LOW", str(low))
+            .replace("HIGH", str(high))
+            .replace("STEP", str(step))
+            .replace("FLAG", flag)
+        )
         yield Script("for", f"i8-{name}", _typed(text, "i32") + STORE, [("out", "i32", [expected])])
     swap = """  %a, %b = for %c0, %c10, %c1, [%c1, %c1] : tile<T>, tile<T> body(%i: tile<T>, %x: tile<T>, %y: tile<T>) {
     %s = addi %x, %y : tile<T>
     continue %y, %s
   }
   %result = addi %a, %c0 : tile<T>"""
-    yield Script("for", "fibonacci", _typed(swap, "i64") + STORE, [("out", "i64", [89])], dtype="i64")
+    yield Script(
+        "for", "fibonacci", _typed(swap, "i64") + STORE, [("out", "i64", [89])], dtype="i64"
+    )
     tiles = """  %start = iota : tile<6xi32>
   %sum = for %c0, %c3, %c1, [%start] : tile<6xi32> body(%i: tile<i32>, %t: tile<6xi32>) {
     %d = addi %t, %t : tile<6xi32>
@@ -136,7 +152,9 @@ def loops() -> Iterator[Script]:
   %v = make_tensor_view %out, [], [] : tensor_view<6xi32, strides=[1]>
   %p = make_partition_view %v : partition_view<tile=(6), tensor_view<6xi32, strides=[1]>>
   %stored = store_view_tko %sum, %p, [%c0] {ordering = weak} : token"""
-    yield Script("for", "carries-tiles", _typed(tiles, "i32"), [("out", "i32", [8 * i for i in range(6)])])
+    yield Script(
+        "for", "carries-tiles", _typed(tiles, "i32"), [("out", "i32", [8 * i for i in range(6)])]
+    )
     nested = """  %result = for %c0, %c3, %c1, [%c0] : tile<T> body(%i: tile<T>, %acc: tile<T>) {
     %inner = for %c0, %i, %c1, [%acc] : tile<T> body(%j: tile<T>, %n: tile<T>) {
       %m = addi %n, %c10 : tile<T>
@@ -153,7 +171,13 @@ def loops() -> Iterator[Script]:
     %next = addi %acc, %i : tile<T>
     continue %next
   }"""
-    yield Script("for", "continue-in-if", _typed(skip, "i32") + STORE, [("out", "i32", [42])], covers=["continue.meaning", "if.meaning"])
+    yield Script(
+        "for",
+        "continue-in-if",
+        _typed(skip, "i32") + STORE,
+        [("out", "i32", [42])],
+        covers=["continue.meaning", "if.meaning"],
+    )
     power = """  %limit = constant {value = 100} : tile<T>
   %result = loop %c1 : tile<T> body(%p: tile<T>) {
     %twice = addi %p, %p : tile<T>
@@ -163,21 +187,42 @@ def loops() -> Iterator[Script]:
     }
     continue %twice
   }"""
-    yield Script("loop", "power", _typed(power, "i32") + STORE, [("out", "i32", [128])], covers=["break.meaning", "continue.meaning"])
+    yield Script(
+        "loop",
+        "power",
+        _typed(power, "i32") + STORE,
+        [("out", "i32", [128])],
+        covers=["break.meaning", "continue.meaning"],
+    )
     other = """  %result, %flag = loop %c1, %c10 : tile<T>, tile<i1> body(%p: tile<T>, %q: tile<T>) {
     %s = addi %p, %q : tile<T>
     %odd = trunci %s : tile<i1>
     break %s, %odd
   }
   %s2 = store_ptr_tko %out2, %flag {ordering = weak} : token"""
-    yield Script("loop", "results-of-other-types", _typed(other, "i32") + STORE, [("out", "i32", [11]), ("out2", "i1", [1])], covers=["break.meaning"])
-    yield Script("break", "leaves-the-innermost", _typed("""  %result = for %c0, %c3, %c1, [%c0] : tile<T> body(%i: tile<T>, %acc: tile<T>) {
+    yield Script(
+        "loop",
+        "results-of-other-types",
+        _typed(other, "i32") + STORE,
+        [("out", "i32", [11]), ("out2", "i1", [1])],
+        covers=["break.meaning"],
+    )
+    yield Script(
+        "break",
+        "leaves-the-innermost",
+        _typed(
+            """  %result = for %c0, %c3, %c1, [%c0] : tile<T> body(%i: tile<T>, %acc: tile<T>) {
     %n = loop %acc : tile<T> body(%p: tile<T>) {
       %q = addi %p, %c1 : tile<T>
       break %q
     }
     continue %n
-  }""", "i32") + STORE, [("out", "i32", [3])])
+  }""",
+            "i32",
+        )
+        + STORE,
+        [("out", "i32", [3])],
+    )
 
 
 def branches() -> Iterator[Script]:
@@ -189,7 +234,13 @@ def branches() -> Iterator[Script]:
     yield %c10
   }"""
     for flag, expected in (("true", 3), ("false", 10)):
-        yield Script("if", flag, _typed(choose.replace("FLAG", flag), "i32") + STORE, [("out", "i32", [expected])], covers=["yield.meaning"])
+        yield Script(
+            "if",
+            flag,
+            _typed(choose.replace("FLAG", flag), "i32") + STORE,
+            [("out", "i32", [expected])],
+            covers=["yield.meaning"],
+        )
     alone = """  %yes = constant {value = FLAG} : tile<i1>
   %first = store_ptr_tko %out, %c1 {ordering = weak} : token
   if %yes then {
@@ -197,7 +248,12 @@ def branches() -> Iterator[Script]:
     yield
   }"""
     for flag, expected in (("true", 2), ("false", 1)):
-        yield Script("if", f"without-otherwise-{flag}", _typed(alone.replace("FLAG", flag), "i32"), [("out", "i32", [expected])])
+        yield Script(
+            "if",
+            f"without-otherwise-{flag}",
+            _typed(alone.replace("FLAG", flag), "i32"),
+            [("out", "i32", [expected])],
+        )
     leave = """  %yes = constant {value = FLAG} : tile<i1>
   %first = store_ptr_tko %out, %c1 {ordering = weak} : token
   if %yes then {
@@ -205,7 +261,12 @@ def branches() -> Iterator[Script]:
   }
   %second = store_ptr_tko %out, %c2, token=%first {ordering = weak} : token"""
     for flag, expected in (("true", 1), ("false", 2)):
-        yield Script("return", f"in-if-{flag}", _typed(leave.replace("FLAG", flag), "i32"), [("out", "i32", [expected])])
+        yield Script(
+            "return",
+            f"in-if-{flag}",
+            _typed(leave.replace("FLAG", flag), "i32"),
+            [("out", "i32", [expected])],
+        )
     inside = """  %first = store_ptr_tko %out, %c1 {ordering = weak} : token
   %n = for %c0, %c10, %c1, [%c0] : tile<T> body(%i: tile<T>, %acc: tile<T>) {
     return
@@ -224,7 +285,12 @@ def branches() -> Iterator[Script]:
   %y = addi %x, %c10 : tile<T>
   %last = store_ptr_tko %out, %y, token=%u {ordering = weak} : token"""
     for flag, expected in (("true", 12), ("false", 11)):
-        yield Script("yield", f"token-{flag}", _typed(tokens.replace("FLAG", flag), "i32"), [("out", "i32", [expected])])
+        yield Script(
+            "yield",
+            f"token-{flag}",
+            _typed(tokens.replace("FLAG", flag), "i32"),
+            [("out", "i32", [expected])],
+        )
 
 
 def blocks() -> Iterator[Script]:
@@ -256,7 +322,14 @@ def blocks() -> Iterator[Script]:
   %w = store_ptr_tko %out, %y, token=%v {{ordering = weak}} : token"""
         yield Script(op, "hands-the-token-on", _typed(text, "i32"), [("out", "i32", [4])])
     add = """  %t, %u = atomic_rmw_tko %out, %c1 {ordering = relaxed, scope = device, mode = add} : tile<T>, token"""
-    yield Script("atomic_rmw_tko", "across-blocks", _typed(add, "i32"), [("out", "i32", [7 + 24])], grid=(4, 3, 2), initial={"out": [7]})
+    yield Script(
+        "atomic_rmw_tko",
+        "across-blocks",
+        _typed(add, "i32"),
+        [("out", "i32", [7 + 24])],
+        grid=(4, 3, 2),
+        initial={"out": [7]},
+    )
 
 
 def memory() -> Iterator[Script]:
@@ -292,7 +365,15 @@ def memory() -> Iterator[Script]:
   %result, %t = load_ptr_tko %q {ordering = weak} : tile<i16>, token"""
     head = "global {symbol = @table, value = dense(tile<4xi16>, [3, -1, 4, 1]), alignment = 16, constant}\n"
     for index, expected in ((0, 3), (1, -1), (3, 1)):
-        yield Script("get_global", f"element-{index}", table.replace("INDEX", str(index)) + STORE, [("out", "i16", [expected])], head=head, dtype="i16", covers=["global.meaning"])
+        yield Script(
+            "get_global",
+            f"element-{index}",
+            table.replace("INDEX", str(index)) + STORE,
+            [("out", "i16", [expected])],
+            head=head,
+            dtype="i16",
+            covers=["global.meaning"],
+        )
     splat = "global {symbol = @table, value = dense(tile<4xi16>, 7)}\n"
     written = """  %g = get_global {symbol = @table} : tile<ptr<i16>>
   %five = constant {value = 5} : tile<i16>
@@ -300,7 +381,15 @@ def memory() -> Iterator[Script]:
   %u = store_ptr_tko %g, %five, token=%t {ordering = weak} : token
   %new, %w = load_ptr_tko %g, token=%u {ordering = weak} : tile<i16>, token
   %result = addi %old, %new : tile<i16>"""
-    yield Script("global", "may-be-written", written + STORE, [("out", "i16", [12])], head=splat, dtype="i16", covers=["get_global.meaning"])
+    yield Script(
+        "global",
+        "may-be-written",
+        written + STORE,
+        [("out", "i16", [12])],
+        head=splat,
+        dtype="i16",
+        covers=["get_global.meaning"],
+    )
     chain = """  %t = make_token : token
   %a = store_ptr_tko %out, %c1, token=%t {ordering = weak} : token
   %j = join_tokens %a, %t : token
@@ -310,14 +399,35 @@ def memory() -> Iterator[Script]:
   %c = store_ptr_tko %out, %y, token=%b {ordering = weak} : token"""
     for op in ("make_token", "join_tokens", "memory_fence_alias_tko"):
         yield Script(op, "orders", _typed(chain, "i32"), [("out", "i32", [11])])
-    for dtype, value, bits in (("i8", -5, 251), ("i64", -(1 << 40), -(1 << 40)), ("i1", 1, 1), ("f32", -2.5, 0xC0200000), ("f64", 0.1, 0x3FB999999999999A), ("bf16", 1.5, 0x3FC0)):
-        yield Script("store_ptr_tko", "scalar-argument", "  %t = store_ptr_tko %out, %n {ordering = weak} : token", [("out", dtype, [bits])], scalars=[("n", dtype, value)], dtype=dtype)
+    for dtype, value, bits in (
+        ("i8", -5, 251),
+        ("i64", -(1 << 40), -(1 << 40)),
+        ("i1", 1, 1),
+        ("f32", -2.5, 0xC0200000),
+        ("f64", 0.1, 0x3FB999999999999A),
+        ("bf16", 1.5, 0x3FC0),
+    ):
+        yield Script(
+            "store_ptr_tko",
+            "scalar-argument",
+            "  %t = store_ptr_tko %out, %n {ordering = weak} : token",
+            [("out", dtype, [bits])],
+            scalars=[("n", dtype, value)],
+            dtype=dtype,
+        )
     shared = """  %x, %t = load_ptr_tko %in {ordering = weak} : tile<i32>, token
   %q = ptr_to_ptr %in : tile<ptr<i8>>
   %three = constant {value = 3} : tile<i32>
   %r = offset %q, %three : tile<ptr<i8>>
   %result, %u = load_ptr_tko %r {ordering = weak} : tile<i8>, token"""
-    yield Script("load_ptr_tko", "a-byte-of-a-word", shared + STORE, [("out", "i8", [0x12])], inputs=[("in", "i32", [0x12345678])], dtype="i8")
+    yield Script(
+        "load_ptr_tko",
+        "a-byte-of-a-word",
+        shared + STORE,
+        [("out", "i8", [0x12])],
+        inputs=[("in", "i32", [0x12345678])],
+        dtype="i8",
+    )
 
 
 def promises() -> Iterator[Script]:
@@ -342,11 +452,18 @@ def promises() -> Iterator[Script]:
   %z = constant {value = 0} : tile<i32>
   %stored = store_view_tko %s, %p, [%z] {ordering = weak} : token"""
     yield Script("assume", "groups", groups, [("out", "i32", [i + i // 2 for i in range(8)])])
-    for name, condition in (("true", "constant {value = true} : tile<4xi1>"), ("scalar", "constant {value = true} : tile<i1>")):
-        body = f'  %yes = {condition}\n  assert %yes {{message = "it holds"}}\n' + _typed("  %result = addi %c1, %c2 : tile<T>", "i32")
+    for name, condition in (
+        ("true", "constant {value = true} : tile<4xi1>"),
+        ("scalar", "constant {value = true} : tile<i1>"),
+    ):
+        body = f'  %yes = {condition}\n  assert %yes {{message = "it holds"}}\n' + _typed(
+            "  %result = addi %c1, %c2 : tile<T>", "i32"
+        )
         yield Script("assert", name, body + STORE, [("out", "i32", [3])])
     text = '  %t = print_tko [%c3] {format = "three is %d\\n"} : token\n  %result = addi %c1, %c2 : tile<T>'
-    yield Script("print_tko", "prints-and-goes-on", _typed(text, "i32") + STORE, [("out", "i32", [3])])
+    yield Script(
+        "print_tko", "prints-and-goes-on", _typed(text, "i32") + STORE, [("out", "i32", [3])]
+    )
 
 
 def shapes() -> Iterator[Script]:
@@ -375,7 +492,9 @@ def shapes() -> Iterator[Script]:
     for dtype in ("i8", "i16", "i32", "i64"):
         for op in ("get_tensor_shape", "get_index_space_shape", "make_tensor_view"):
             # 3 x 7 of rows of 10
-            tile = [data[10 * r + c] if r < 3 and c < 7 else 0 for r in (2, 3) for c in (4, 5, 6, 7)]
+            tile = [
+                data[10 * r + c] if r < 3 and c < 7 else 0 for r in (2, 3) for c in (4, 5, 6, 7)
+            ]
             yield Script(
                 op,
                 "dynamic",
@@ -386,11 +505,26 @@ def shapes() -> Iterator[Script]:
                 dtype=dtype,
             )
     for kind, type, expected in (
-        ("strided_view", "strided_view<traversal=[3], tile=(4), tensor_view<10xi32, strides=[1]>>", 4),
-        ("gather_scatter_view", "gather_scatter_view<sparse_dim=0, tile=(4), tensor_view<10xi32, strides=[1]>>", 10),
+        (
+            "strided_view",
+            "strided_view<traversal=[3], tile=(4), tensor_view<10xi32, strides=[1]>>",
+            4,
+        ),
+        (
+            "gather_scatter_view",
+            "gather_scatter_view<sparse_dim=0, tile=(4), tensor_view<10xi32, strides=[1]>>",
+            10,
+        ),
         ("partition_view", "partition_view<tile=(4), tensor_view<10xi32, strides=[1]>>", 3),
     ):
         text = f"""  %v = make_tensor_view %in, [], [] : tensor_view<10xi32, strides=[1]>
   %p = make_{kind} %v : {type}
   %result = get_index_space_shape %p : tile<i32>"""
-        yield Script("get_index_space_shape", kind, text + STORE, [("out", "i32", [expected])], inputs=[("in", "i32", range(10))], covers=[f"make_{kind}.meaning"])
+        yield Script(
+            "get_index_space_shape",
+            kind,
+            text + STORE,
+            [("out", "i32", [expected])],
+            inputs=[("in", "i32", range(10))],
+            covers=[f"make_{kind}.meaning"],
+        )

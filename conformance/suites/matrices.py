@@ -125,7 +125,8 @@ def _program(
 ) -> Program:
     k = Kernel()
     names = [
-        k.load(f"in{i}", d, c, c.shape) for i, (d, c) in enumerate(zip(dtypes, columns, strict=True))
+        k.load(f"in{i}", d, c, c.shape)
+        for i, (d, c) in enumerate(zip(dtypes, columns, strict=True))
     ]
     shape = columns[3 if op == "mmaf_sparse" else 2].shape
     text = f"{op} {', '.join(names)}{attribute_text(attributes)} : {tile(shape, target)}"
@@ -143,7 +144,9 @@ def operands(
     if kind == "integers":
         # Sums that even an f16 accumulator holds exactly.
         top = 2 if A == "f16" else 8
-        return tuple(values.small_integers(d, s, rng, top) for d, s in ((F, left), (F, right), (A, start)))  # type: ignore[return-value]
+        return tuple(
+            values.small_integers(d, s, rng, top) for d, s in ((F, left), (F, right), (A, start))
+        )  # type: ignore[return-value]
     if kind == "one_hot":
         x = np.zeros(left)
         x[..., np.arange(m), rng.integers(0, k, m)] = 1.0
@@ -185,7 +188,9 @@ def scales(dtype: str, shape: Shape, kind: str, rng: np.random.Generator) -> Cod
     if dtype == "f8e8m0":
         bits = codes(rng.integers(125, 130, size))
     else:
-        drawn = rng.choice([0.5, 1.0, 2.0, -1.0] if kind in ("integers", "one_hot") else [0.75, 1.5, 3.0], size)
+        drawn = rng.choice(
+            [0.5, 1.0, 2.0, -1.0] if kind in ("integers", "one_hot") else [0.75, 1.5, 3.0], size
+        )
         bits = values.codes_of(drawn, FORMATS[dtype])
     if kind == "special":
         bits[0] = 0xFF if dtype == "f8e8m0" else 0x7F
@@ -240,7 +245,11 @@ def _integers(settings: Settings) -> Iterator[Case]:
 
 
 def _integer_build(
-    settings: Settings, id: str, F: str, extents: tuple[Shape, int, int, int], attributes: Attributes
+    settings: Settings,
+    id: str,
+    F: str,
+    extents: tuple[Shape, int, int, int],
+    attributes: Attributes,
 ) -> Program:
     batch, m, n, k = extents
     rng = settings.rng(id)
@@ -250,4 +259,3 @@ def _integer_build(
         columns.append(pool[rng.integers(0, pool.size, prod(shape))].reshape(shape))
     answer = mma_integers(Call("mmai", columns, [F, F, "i32"], ["i32"], dict(attributes)))
     return _program("mmai", [F, F, "i32"], "i32", attributes, columns, answer)
-

@@ -260,9 +260,7 @@ def emit_pointers(k: Kernel, name: str, dtype: str, places: np.ndarray) -> str:
     return k.let("q", f"offset {base}, {step} : {tile(shape, pointer)}")
 
 
-def _load_pointers(
-    settings: Settings, id: str, dtype: str, shape: Shape, masked: str
-) -> Program:
+def _load_pointers(settings: Settings, id: str, dtype: str, shape: Shape, masked: str) -> Program:
     k, rng = Kernel(), settings.rng(id)
     count = prod(shape)
     bits = _random(settings, id, dtype, count + 5)
@@ -293,9 +291,7 @@ def _load_pointers(
     return k.program()
 
 
-def _store_pointers(
-    settings: Settings, id: str, dtype: str, shape: Shape, masked: str
-) -> Program:
+def _store_pointers(settings: Settings, id: str, dtype: str, shape: Shape, masked: str) -> Program:
     k, rng = Kernel(), settings.rng(id)
     count = prod(shape)
     memory = _random(settings, id + "m", dtype, count + 5)
@@ -315,4 +311,3 @@ def _store_pointers(
             expected[places[p]] = bits[p]
     k.answers["out0"] = Answer.moved(dtype, expected)
     return k.program()
-

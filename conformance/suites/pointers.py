@@ -29,7 +29,9 @@ def cases(settings: Settings) -> Iterator[Case]:
             covers = tuple(i for op in ORACLES[:3] for i in rule_ids(op))
             for op in ORACLES[:3]:
                 id = f"ops/{op}/{pointee}/{name}"
-                yield Case(id, "ops", op, pointee, covers, partial(_casts, settings, id, pointee, shape))
+                yield Case(
+                    id, "ops", op, pointee, covers, partial(_casts, settings, id, pointee, shape)
+                )
             if WIDTHS[pointee] == 4:
                 continue
             for index in definition("offset").where["I"]:
@@ -72,5 +74,7 @@ def _offset(settings: Settings, id: str, pointee: str, index: str, shape: Shape)
     back = k.let("n", f"ptr_to_int {moved} : {tile(shape, 'i64')}")
     size = max(WIDTHS[pointee], 8) // 8
     places = zip(read(bits, "i64", "signed"), read(steps, index, "signed"), strict=True)
-    k.store("out0", back, shape, Answer.exactly("i64", wrap([a + s * size for a, s in places], "i64")))
+    k.store(
+        "out0", back, shape, Answer.exactly("i64", wrap([a + s * size for a, s in places], "i64"))
+    )
     return k.program()

@@ -52,7 +52,13 @@ def _binary(op: str, dtype: str, attributes: str, identity: str, **given: object
         return (int(table[op](call).low[0]),)
 
     body = f"%r0 = {op} %a0, %e0{attributes} : tile<{dtype}>\n    yield %r0"
-    return Function(f"{op}{'-' + '-'.join(map(str, given.values())) if given else ''}", (dtype,), body, identity, combine)
+    return Function(
+        f"{op}{'-' + '-'.join(map(str, given.values())) if given else ''}",
+        (dtype,),
+        body,
+        identity,
+        combine,
+    )
 
 
 def _affine() -> Function:
@@ -166,9 +172,7 @@ def _program(
     ]
     target = shape if op == "scan" else (*shape[:axis], *shape[axis + 1 :])
     found = [k.name("r") for _ in names]
-    pairs = ", ".join(
-        f"%e{i}: tile<{d}>, %a{i}: tile<{d}>" for i, d in enumerate(function.dtypes)
-    )
+    pairs = ", ".join(f"%e{i}: tile<{d}>, %a{i}: tile<{d}>" for i, d in enumerate(function.dtypes))
     extra = ", reverse = true" if reverse else ""
     kinds = ", ".join(tile(target, d) for d in function.dtypes)
     k.emit(
@@ -198,7 +202,9 @@ def _sums(settings: Settings, op: str) -> Iterator[Case]:
                 name = "x".join(map(str, shape))
                 id = f"ops/{op}/{dtype}/sum-{kind}-{name}-axis{axis}"
                 build = partial(_sum, settings, id, op, dtype, kind, shape, axis)
-                yield Case(id, "ops", op, dtype, (*rule_ids(op), "accuracy.reduce"), build, (f"op:{op}",))
+                yield Case(
+                    id, "ops", op, dtype, (*rule_ids(op), "accuracy.reduce"), build, (f"op:{op}",)
+                )
 
 
 def _sum(

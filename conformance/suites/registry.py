@@ -5,13 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from reftile.conformance.cases import Case
-from reftile.conformance.suites import atomics, control, elementwise, matrices, memory, pointers, reductions, structural
+from reftile.conformance.suites import (
+    atomics,
+    control,
+    elementwise,
+    matrices,
+    memory,
+    pointers,
+    reductions,
+    structural,
+    texts,
+)
 from reftile.conformance.suites.common import Settings
 
 Maker = Callable[[Settings], Iterator[Case]]
 
 SUITES: Mapping[str, tuple[Maker, ...]] = {
-    "ops": (elementwise.cases, structural.cases, pointers.cases, reductions.cases, matrices.cases, memory.cases, atomics.cases, control.cases),
+    "ops": (
+        elementwise.cases,
+        structural.cases,
+        pointers.cases,
+        reductions.cases,
+        matrices.cases,
+        memory.cases,
+        atomics.cases,
+        control.cases,
+    ),
+    "reject": (texts.rejects,),
+    "trap": (texts.traps,),
 }
 
 

@@ -65,7 +65,13 @@ def cases(settings: Settings) -> Iterator[Case]:
         dtype = (form.operands or form.results)[0][0]
         cell = "i64" if dtype == POINTER else dtype
         yield Case(
-            id, "ops", form.op, cell, rule_ids(form.op), partial(build, settings, id, form), (f"op:{form.op}",)
+            id,
+            "ops",
+            form.op,
+            cell,
+            rule_ids(form.op),
+            partial(build, settings, id, form),
+            (f"op:{form.op}",),
         )
 
 
@@ -159,7 +165,9 @@ def constants(dtype: str) -> Iterator[Form]:
         numbers = [*values.codes_of(given, f).tolist(), 3, int(values.codes_of([-0.0], f)[0])]
         numbers[7] = 3 & ~((1 << f.unused) - 1)
         zero = values.codes_of([0.0], f)
-        numbers[-1] = int(zero[0] | np.uint64(1 << (f.width - 1))) if f.nan != "negative_zero" else 0
+        numbers[-1] = (
+            int(zero[0] | np.uint64(1 << (f.width - 1))) if f.nan != "negative_zero" else 0
+        )
     elif dtype == "i1":
         literals, numbers = ["true", "false", "1", "0"], [1, 0, 1, 0]
     else:
@@ -172,7 +180,9 @@ def constants(dtype: str) -> Iterator[Form]:
     yield Form("constant", [], [(dtype, (n,))], given={0: codes(numbers)}, literal=text)
     for shape in ((), (3, 5), (2, 1, 2, 3)):
         literal = f"value = {literals[1]}"
-        yield Form("constant", [], [(dtype, shape)], given={0: codes([numbers[1]])}, literal=literal)
+        yield Form(
+            "constant", [], [(dtype, shape)], given={0: codes([numbers[1]])}, literal=literal
+        )
 
 
 def iotas(dtype: str) -> Iterator[Form]:
@@ -263,7 +273,11 @@ def extracts(dtype: str) -> Iterator[Form]:
 
 def inserts(dtype: str) -> Iterator[Form]:
     for shape, part, where in PARTS:
-        operands: list[tuple[str, Shape]] = [(dtype, part), (dtype, shape), *[("i32", ())] * len(where)]
+        operands: list[tuple[str, Shape]] = [
+            (dtype, part),
+            (dtype, shape),
+            *[("i32", ())] * len(where),
+        ]
         yield Form(
             "insert", operands, [(dtype, shape)], listed=len(where), given=_indices(where, 2)
         )
@@ -304,7 +318,14 @@ def unpacks(dtype: str) -> Iterator[Form]:
 # Order
 
 
-LINES: list[tuple[Shape, int]] = [((7,), 0), ((3, 5), 1), ((3, 5), 0), ((2, 9, 2), 1), ((1,), 0), ((48,), 0)]
+LINES: list[tuple[Shape, int]] = [
+    ((7,), 0),
+    ((3, 5), 1),
+    ((3, 5), 0),
+    ((2, 9, 2), 1),
+    ((1,), 0),
+    ((48,), 0),
+]
 
 
 def _orders(dtype: str) -> list[Attributes]:
