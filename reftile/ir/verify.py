@@ -14,6 +14,7 @@ from reftile.ir.enums import ENUMS
 from reftile.ir.expressions import evaluate
 from reftile.ir.match import Mismatch, Names, attribute_names, bind_ports
 from reftile.ir.pipe_rules import check_pipe
+from reftile.ir.simt_rules import check_simt
 from reftile.ir.types import TileType, Type
 
 MOST_FINDINGS = 20
@@ -74,6 +75,8 @@ class _Checker:
             )
         if kernel.level == "pipe" and not self.findings:
             self.findings.extend(check_pipe(kernel)[:MOST_FINDINGS])
+        if kernel.level == "simt" and not self.findings:
+            self.findings.extend(check_simt(kernel)[:MOST_FINDINGS])
 
     def check_block(self, block: Block, scope: set[Value], owner: Op | Kernel) -> None:
         visible = set(scope)

@@ -29,6 +29,7 @@ from reftile.layout.convert import convert
 from reftile.layout.linear import Digit, Layout, LayoutError
 from reftile.lower.clone import clone_op
 from reftile.lower.constants import constant_int
+from reftile.lower.drop_unused import drop_unused
 from reftile.lower.fragments import (
     accumulator_layout,
     collapsed,
@@ -45,6 +46,7 @@ ELEMENTWISE = frozenset({"elementwise", "select"})
 
 def assign_layouts(kernel: Kernel, target: str) -> Kernel:
     """Assign a layout to every tile, and write it into the types."""
+    drop_unused(kernel)
     solver = _Solver(kernel)
     solver.block(kernel.body.block)
     solver.finish(kernel)
@@ -290,6 +292,13 @@ class _Solver:
         for op in list(kernel.walk()):
             for value in (*op.results, *(a for r in op.regions for a in r.block.arguments)):
                 layout = self.layouts.get(value)
+                if layout is None and is_spread(value):
+                    raise fail(
+                        "lower.no_layout",
+                        f"nothing says which threads hold %{value.name}: {value.type}",
+                        op.span,
+                        "products do, through elementwise operations, reductions and reshapes",
+                    )
                 if layout is not None and isinstance(value.type, TileType):
                     value.type = replace(value.type, layout=text_of(layout))
                 elif isinstance(value.type, PendingType):

@@ -18,12 +18,13 @@ from reftile.ir import ops
 from reftile.ir.core import Block, Kernel, Op, Value
 from reftile.ir.types import TileType
 from reftile.lower.constants import constant_int, constant_op
+from reftile.lower.drop_unused import drop_unused
 
 
 def fold_constants(kernel: Kernel, target: str) -> Kernel:
     """Fold integer scalars, then remove pure operations without uses."""
     _fold(kernel.body.block, {})
-    _sweep(kernel.body.block)
+    drop_unused(kernel)
     return kernel
 
 
@@ -96,22 +97,3 @@ def _by_power_of_two(op: Op, lhs: Value, divisor: int) -> Value | list[Op]:
         unsigned = {"signedness": "unsigned"}
         return [count, ops.Shri((lhs, count.results[0]), types, dict(unsigned), names=names)]
     return [op]
-
-
-def _sweep(block: Block) -> None:
-    used: set[Value] = set()
-    _mark(block, used)
-
-
-def _mark(block: Block, used: set[Value]) -> None:
-    """Walk backwards, so that one walk sees all uses before what they use."""
-    kept: list[Op] = []
-    for op in reversed(block.ops):
-        is_used = not op.definition.is_pure or any(r in used for r in op.results)
-        if not is_used:
-            continue
-        for region in op.regions:
-            _mark(region.block, used)
-        used.update(op.operands)
-        kept.append(op)
-    block.ops = kept[::-1]
