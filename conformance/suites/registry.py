@@ -12,6 +12,7 @@ from reftile.conformance.suites import (
     matrices,
     memory,
     pointers,
+    poison,
     reductions,
     structural,
     texts,
@@ -32,7 +33,7 @@ SUITES: Mapping[str, tuple[Maker, ...]] = {
         control.cases,
     ),
     "reject": (texts.rejects,),
-    "trap": (texts.traps,),
+    "trap": (texts.traps, poison.cases),
 }
 
 
