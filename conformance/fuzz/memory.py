@@ -207,9 +207,22 @@ def _view_route(writer: Writer, buffer: Buffer, distinct: bool) -> Route:
         type = StridedViewType(tile, steps, tensor_type, dim_map, padding)
         view = writer.builder.create(ops.MakeStridedView, tensor, types=(type,)).results[0]
     writer.used[f"make_{kind}_view"] += 1
+    if rank and choices.chance(12):
+        _ask_extents(writer, tensor, view)
     dtype = DTYPES[choices.pick(INDEX)]
     index = [writer.as_i32(writer.index_below(min(c, 100)), dtype) for c in space]
     return Route(buffer, tile, buffer.dtype, view=view, index=index, partial=partial)
+
+
+def _ask_extents(writer: Writer, tensor: Value, view: Value) -> None:
+    """How large a view is, as values to compute with."""
+    choices = writer.choices
+    asked = choices.pick((view, tensor))
+    cls = ops.GetIndexSpaceShape if asked is view else ops.GetTensorShape
+    type = TileType((), DTYPES[choices.pick(INDEX)])
+    rank = asked.type.rank  # type: ignore[attr-defined]
+    for extent in writer.op(cls, asked, types=[type] * rank).results:
+        writer.keep(extent)
 
 
 def _tile_sizes(extent: int) -> list[int]:

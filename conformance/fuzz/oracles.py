@@ -93,7 +93,7 @@ class Settings:
 
     def wants(self, oracle: str) -> bool:
         """True if an oracle is to be tried."""
-        return self.only in ("", oracle)
+        return self.only in ("", "crash", "verify", oracle)
 
 
 def some_schedules(random: Random, count: int) -> list[Run]:
@@ -221,7 +221,7 @@ def check_batched(program: Program, expected: Outcome, counts: Counter[str]) -> 
     """All blocks at once give the same bits."""
     outcome = run(program, program.kernel, "program", 0, check=False)
     if outcome.rules == ("batched.unsupported",):
-        counts["batched: " + outcome.text.split(": ")[-1].splitlines()[0]] += 1
+        counts["not batched: " + outcome.text.splitlines()[0].split(": ")[-1]] += 1
         return
     counts["batched"] += 1
     if outcome.rules:

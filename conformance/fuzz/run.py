@@ -20,21 +20,24 @@ from reftile.conformance.fuzz.generate import make_program, program_of_recipe
 from reftile.conformance.fuzz.histograms import Histograms
 from reftile.conformance.fuzz.oracles import Failure, Settings, check_program
 from reftile.conformance.fuzz.program import Program
+from reftile.conformance.fuzz.reduce import reduce_failure
 
 from reftile.ir.print import show
 
 CHUNK = 25
 """Programs that one run of hypothesis makes."""
 SHRINK_SECONDS = 40.0
+REDUCE_SECONDS = 20.0
 MOST_FAILURES = 5
 Report = Callable[[str], None]
 
 
 @dataclass
 class FuzzFailure:
-    """A program that breaks an oracle, reduced. `text`: the kernel that shows it.
+    """A program that breaks an oracle, reduced.
 
-    recipe: the decisions that give the program again. reproducer: a command that shows it again.
+    text: the kernel that shows it, smaller than that of the recipe where that can be.
+    recipe: the decisions that give the program again. reproducer: a command that checks it again.
     """
 
     oracle: str
@@ -179,14 +182,14 @@ class _Chunk:
 
     def _drive(self) -> None:
         import hypothesis
-        from hypothesis import strategies
+        from hypothesis import errors, strategies
 
         @strategies.composite
         def attempts(draw: Any) -> _Attempt:
             choices = drawn(draw)
             try:
                 return _Attempt(choices.taken, make_program(choices))
-            except hypothesis.errors.HypothesisException:
+            except errors.HypothesisException:
                 raise
             except Exception as error:
                 return _Attempt(choices.taken, None, error)
@@ -196,7 +199,7 @@ class _Chunk:
             database=None,
             deadline=None,
             phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
-            suppress_health_check=list(hypothesis.HealthCheck),
+            suppress_health_check=tuple(hypothesis.HealthCheck),  # type: ignore[arg-type]
             report_multiple_bugs=False,
             print_blob=False,
         )
@@ -238,7 +241,7 @@ class _Chunk:
         _, attempt, failure = self.best
         recipe = recipe_text(attempt.taken)
         program = attempt.program
-        kernel = failure.kernel or (program.kernel if program is not None else None)
+        kernel = None if program is None else reduce_failure(program, failure, REDUCE_SECONDS)
         launch = "" if program is None else _launch(program)
         return FuzzFailure(
             failure.oracle,

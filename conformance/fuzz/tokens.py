@@ -22,10 +22,12 @@ from reftile.ir.types import TOKEN
 
 Lane = Hashable
 State = dict[Lane, Value]
-POLICIES = [("minimal", 40), ("chain", 20), ("lanes", 15), ("subset", 25)]
+POLICIES = [("minimal", 45), ("chain", 20), ("lanes", 18), ("subset", 17)]
 """minimal: only what shares memory, or hands something over, is ordered. chain: everything, by one
 token. lanes: what touches one buffer, by a token each. subset: some of `minimal`."""
 DROPPED_PERCENT = 30
+DECORATIONS = (ops.MemoryFenceAliasTko, ops.GdcWaitTko, ops.GdcLaunchDependentsTko)
+"""Operations that hand a token on."""
 
 
 @dataclass
@@ -117,7 +119,8 @@ class _Threader(Copier):
         tokens = list(dict.fromkeys(waited))
         token = self._joined(target, tokens)
         if token is not None and self.plan.decorate():
-            token = _append(target, ops.MemoryFenceAliasTko, token).results[0]
+            cls = DECORATIONS[len(target.ops) % len(DECORATIONS)]
+            token = _append(target, cls, token).results[0]
         copy = self.op(op, target)
         copy.arguments = (*copy.arguments[:-1], token)
         if lane not in self.awaited:

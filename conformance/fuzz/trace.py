@@ -177,10 +177,10 @@ class Tracer:
             self.env[result] = value
 
     def _if(self, op: Op) -> tuple[str, list[Any]] | None:
-        condition = self.env.get(op.operands[0])
+        condition: Any = self.env.get(op.operands[0])
         if isinstance(condition, Guard):
-            number = len(self.walk.guards)
-            self.walk.guards.append(condition.instances)
+            number, looks = len(self.walk.guards), condition.instances
+            self.walk.guards.append(looks)
             condition = np.asarray(np.int64(number == self.taken))
         if condition is None:
             if any(inner.name in ACCESSES for inner in op.walk()):
@@ -198,8 +198,8 @@ class Tracer:
         return None
 
     def _for(self, op: Op) -> tuple[str, list[Any]] | None:
-        bounds = [self.env.get(v) for v in op.operands[:3]]
-        if any(b is None for b in bounds):
+        bounds = [self.env[v] for v in op.operands[:3] if self.env.get(v) is not None]
+        if len(bounds) < 3:
             raise Untraceable("a bound depends on data")
         lower, upper, step = (int(b) for b in bounds)
         carried = [self.env.get(v) for v in op.operands[3:]]

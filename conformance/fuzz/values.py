@@ -155,21 +155,26 @@ class Writer:
 
     def _derived(self, type: TileType, effort: int) -> Value | None:
         """A tile made from one in scope by a conversion or a change of shape."""
-        found = [v for v in self.in_scope() if isinstance(v.type, TileType)]
-        reshaped = [v for v in found if v.type.element == type.element and v.type != type]
-        sized = [v for v in reshaped if v.type.size == type.size]  # type: ignore[union-attr]
+        found = [(v, v.type) for v in self.in_scope() if isinstance(v.type, TileType)]
+        reshaped = [(v, t) for v, t in found if t.element == type.element and t != type]
+        sized = [v for v, t in reshaped if t.size == type.size]
         if sized:
             return self.let(ops.Reshape, self.choices.pick(sized[:4]), type=type)
-        small = [v for v in reshaped if v.type.size == 1]  # type: ignore[union-attr]
+        small = [(v, t) for v, t in reshaped if t.size == 1]
         if small and type.shape:
-            one = self.choices.pick(small[:4])
-            if one.type.rank:  # type: ignore[union-attr]
+            one, its_type = self.choices.pick(small[:4])
+            if its_type.rank:
                 one = self.let(ops.Reshape, one, type=TileType((), type.element))
             return self.spread(one, type.shape)
-        alike = [v for v in found if v.type.shape == type.shape]  # type: ignore[union-attr]
+        alike = [v for v, t in found if t.shape == type.shape]
         if alike:
             return self.converted(self.choices.pick(alike[:6]), type.dtype)
-        if type.rank == 1 and type.dtype.is_int and type.size <= 1 << min(type.dtype.bits, 20):
+        if (
+            type.rank == 1
+            and type.dtype.name in COMMON
+            and type.dtype.is_int
+            and type.size <= 1 << min(type.dtype.bits, 20)
+        ):
             return self.let(ops.Iota, type=type)
         return None
 
