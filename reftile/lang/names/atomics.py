@@ -10,6 +10,7 @@ from reftile.lang.names.memory import given_token, stored, with_token
 from reftile.lang.names.registry import name
 from reftile.lang.names.views import element_pointers, need_array, order_and_scope
 from reftile.lang.trace import Trace
+from reftile.lang.values import Tile
 
 
 def atomic_mode(t: Trace, what: str, dtype: DType) -> str:
@@ -29,6 +30,16 @@ def atomic_mode(t: Trace, what: str, dtype: DType) -> str:
     return what
 
 
+def update_tile(t: Trace, what: str, update: object, dtype: DType) -> Tile:
+    """What memory is combined with. Bits are combined with those of the same dtype only."""
+    if what in ("and", "or", "xor") and isinstance(update, Tile) and update.dtype is not dtype:
+        raise t.error(
+            "atomic.dtype",
+            f"an atomic {what} of {dtype} takes an update of {dtype}, found {update.dtype}",
+        )
+    return stored(t, update, dtype, "`update`")
+
+
 def update_pointers(
     t: Trace,
     what: str,
@@ -41,7 +52,7 @@ def update_pointers(
     token: object,
 ) -> object:
     """Build `atomic_rmw_tko`; the result is what was there before."""
-    argument = broadcast(t, stored(t, update, dtype, "`update`"), shape)
+    argument = broadcast(t, update_tile(t, what, update, dtype), shape)
     op = t.op(
         "atomic_rmw_tko",
         pointers,

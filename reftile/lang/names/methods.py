@@ -23,7 +23,12 @@ from reftile.lang.arithmetic import reshape as reshape_tile
 from reftile.lang.dtypes import bool_, dtype_named
 from reftile.lang.enums import MemoryOrder, MemoryScope, PaddingMode
 from reftile.lang.names import shape as shapes
-from reftile.lang.names.atomics import atomic_mode, swap_pointers, update_pointers
+from reftile.lang.names.atomics import (
+    atomic_mode,
+    swap_pointers,
+    update_pointers,
+    update_tile,
+)
 from reftile.lang.names.memory import (
     given_token,
     load_pointers,
@@ -34,6 +39,7 @@ from reftile.lang.names.memory import (
 )
 from reftile.lang.names.registry import Name, name
 from reftile.lang.names.views import (
+    boolean_mask,
     hints,
     index_scalar,
     index_value,
@@ -224,7 +230,7 @@ def _reduction(what: str) -> Name[..., object]:
         t: Trace, view: TiledView, index: object, update: object, /, *, token: object = None
     ) -> object:
         value, extents = _view(t, view)
-        tile = broadcast(t, stored(t, update, view.dtype, "`update`"), extents)
+        tile = broadcast(t, update_tile(t, what, update, view.dtype), extents)
         op = t.op(
             "atomic_red_view_tko",
             value,
@@ -251,7 +257,7 @@ def _raw(
     tile = as_tile(t, offset, what="`offset`")
     if not tile.dtype.is_int:
         raise t.error("index.type", f"`offset` must be integers, found {describe(tile)}")
-    chosen = None if mask is None else convert(t, as_tile(t, mask, what="`mask`"), bool_)
+    chosen = None if mask is None else boolean_mask(t, mask)
     shape = tile.shape if chosen is None else broadcast_together(t, tile.shape, chosen.shape)
     pointers = offset_pointer(t, memory.array.pointer, broadcast(t, tile, shape))
     return pointers, None if chosen is None else spread(t, chosen, bool_, shape).value, shape

@@ -142,7 +142,7 @@ def element_pointers(
             f"`indices` needs {array.ndim} entries for {describe(array)}, found {len(items)}",
         )
     tiles = [_integer_tile(t, item) for item in items]
-    chosen = None if mask is None else convert(t, as_tile(t, mask, what="`mask`"), bool_)
+    chosen = None if mask is None else boolean_mask(t, mask)
     shape = broadcast_together(t, *(tile.shape for tile in tiles))
     if chosen is not None and broadcast_together(t, shape, chosen.shape) != shape:
         raise t.error("shape.broadcast", f"a mask of {chosen.shape} for indices of {shape}")
@@ -163,6 +163,14 @@ def element_pointers(
     pointers = offset_pointer(t, array.pointer, offset)
     allowed = None if chosen is None else spread(t, chosen, bool_, shape).value
     return pointers, allowed, shape
+
+
+def boolean_mask(t: Trace, mask: object) -> Tile:
+    """A tile of booleans, or a diagnosis."""
+    tile = as_tile(t, mask, what="`mask`")
+    if tile.dtype is not bool_:
+        raise t.error("dtype.mask", f"`mask` must hold booleans, found {describe(tile)}")
+    return tile
 
 
 def _integer_tile(t: Trace, value: object) -> Tile:
@@ -189,7 +197,7 @@ def pointer_type(array: Array, shape: tuple[int, ...]) -> TileType:
 
 
 def order_and_scope(t: Trace, order: object, scope: object) -> tuple[str, str | None]:
-    """The attributes `ordering` and `scope`; a strong access without a scope is of the device."""
+    """The attributes `ordering` and `scope`; a strong access must name its scope."""
     if not isinstance(order, MemoryOrder) or not isinstance(scope, MemoryScope):
         raise t.error(
             "type.order",
@@ -198,7 +206,13 @@ def order_and_scope(t: Trace, order: object, scope: object) -> tuple[str, str | 
         )
     if order is MemoryOrder.WEAK:
         return "weak", None
-    return order.value, "device" if scope is MemoryScope.NONE else scope.value
+    if scope is MemoryScope.NONE:
+        raise t.error(
+            "scope",
+            f"a {order.value} access needs a scope",
+            "memory_scope=ct.MemoryScope.DEVICE is the one of all blocks on the device",
+        )
+    return order.value, scope.value
 
 
 def hints(t: Trace, latency: object, allow_tma: object) -> dict[str, int | bool] | None:
