@@ -45,7 +45,13 @@ from reftile.lower.ptx.assemble import assemble, read_log  # noqa: E402
 if TYPE_CHECKING:
     import torch
 
-KERNELS = {"gemm": "gemm_sm90", "attention": "attention_sm90", "causal": "attention_causal_sm90"}
+EXAMPLES = ROOT / "examples" / "pipe"
+KERNELS = {
+    "gemm": EXAMPLES / "gemm_sm90.tile",
+    "attention": EXAMPLES / "attention_sm90.tile",
+    "causal": EXAMPLES / "attention_causal_sm90.tile",
+    "fp8": ROOT / "bench" / "kernels" / "gemm_fp8_sm90.tile",
+}
 DEPTH = 128
 DEVICE = "cuda"
 HANG_SECONDS = 20.0
@@ -57,11 +63,11 @@ Launch = Callable[[], None]
 
 def lower_example(name: str) -> tuple[Lowered, float]:
     """An example lowered, and the seconds it took (the second time: tables are read then)."""
-    text = (ROOT / "examples" / "pipe" / f"{KERNELS[name]}.tile").read_text(encoding="utf-8")
+    text = KERNELS[name].read_text(encoding="utf-8")
     seconds = 0.0
     result: Lowered | None = None
     for _ in range(2):
-        kernel = parse(text, f"{KERNELS[name]}.tile").kernel()
+        kernel = parse(text, KERNELS[name].name).kernel()
         start = time.perf_counter()
         result = lower(kernel, "sm_90a")
         seconds = time.perf_counter() - start
@@ -409,39 +415,65 @@ def gemm_launch(
     return kernel.bind(grid, {"a": a, "b": b, "c": c, "m": m, "n": n, "k": k})
 
 
-def check_gemm(kernel: Loaded, results: Results) -> bool:
-    """Small and ragged-in-k sizes."""
+def operands(m: int, n: int, k: int, fp8: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Fresh A and B."""
     import torch
 
+    a, b = normal(m, k), normal(n, k)
+    return (a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn)) if fp8 else (a, b)
+
+
+def library_product(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Launch:
+    """The same product by cuBLAS: for 8 bits with scales of 1 and fast accumulation."""
+    import torch
+
+    if a.dtype == torch.bfloat16:
+        return _without_result(lambda: torch.mm(a, b.T, out=out))
+    one = torch.ones((), device=DEVICE)
+    return _without_result(
+        lambda: torch._scaled_mm(
+            a, b.T, one, one, out_dtype=torch.bfloat16, use_fast_accum=True, out=out
+        )
+    )
+
+
+def check_gemm(kernel: Loaded, fp8: bool, results: Results) -> bool:
+    """Small sizes, and few steps of k."""
+    import torch
+
+    name, unit = ("fp8", 128) if fp8 else ("gemm", 64)
     good = True
-    for m, n, k, grid in ((2048, 256, 64, 2), (2048, 512, 448, 4), (4096, 3072, 448, 128)):
-        a, b = normal(m, k), normal(n, k)
-        c = torch.full((m, n), math.nan, device=DEVICE, dtype=torch.bfloat16)
+    for m, n, steps, grid in ((2048, 256, 1, 2), (2048, 512, 7, 4), (4096, 3072, 7, 128)):
+        k = steps * unit
+        a, b = operands(m, n, k, fp8)
+        c, d = (torch.full((m, n), math.nan, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
         gemm_launch(kernel, a, b, c, grid)()
-        finish(f"gemm {m}x{n}x{k}", results)
-        good &= compare("gemm", f"{m}x{n}x{k}", c, a.double() @ b.double().T, a @ b.T, results)
+        finish(f"{name} {m}x{n}x{k}", results)
+        library_product(a, b, d)()
+        good &= compare(name, f"{m}x{n}x{k}", c, a.double() @ b.double().T, d, results)
     return good
 
 
-def time_gemm(kernel: Loaded, rounds: int, results: Results) -> None:
+def time_gemm(kernel: Loaded, fp8: bool, rounds: int, results: Results) -> None:
     """Square and flat products against cuBLAS, the same operands."""
     import torch
 
+    name = "fp8" if fp8 else "gemm"
     for m, n, k in ((8192, 8192, 8192), (4096, 4096, 4096), (8192, 8192, 512), (2048, 2048, 2048)):
-        a, b = normal(m, k), normal(n, k)
+        a, b = operands(m, n, k, fp8)
         c, d = (torch.empty(m, n, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
-        cublas = _without_result(lambda a=a, b=b, d=d: torch.mm(a, b.T, out=d))
-        functions: dict[str, Launch] = {"cuBLAS": cublas}
+        functions: dict[str, Launch] = {"cuBLAS": library_product(a, b, d)}
+        functions["cuBLAS"]()
         for grid in (128, 132):
             c.fill_(math.nan)
             functions[f"reftile {grid}"] = gemm_launch(kernel, a, b, c, grid)
             functions[f"reftile {grid}"]()
-            finish(f"gemm {m}x{n}x{k}", results)
-            error = (c.float() - (a @ b.T).float()).norm() / c.float().norm()
+            finish(f"{name} {m}x{n}x{k}", results)
+            error = (c.float() - d.float()).norm() / d.float().norm()
             if not error.item() < 5e-3:
                 print(f"   MISMATCH at {m}x{n}x{k}: {error.item()}", flush=True)
         times = timed(functions, rounds, 2.0 * m * n * k)
-        report_times(f"gemm {m}x{n}x{k}", times, 2.0 * m * n * k, "cuBLAS", results)
+        report_times(f"{name} {m}x{n}x{k}", times, 2.0 * m * n * k, "cuBLAS", results)
 
 
 def _without_result(function: Callable[[], object]) -> Launch:
@@ -594,16 +626,16 @@ def run(options: argparse.Namespace, names: Sequence[str]) -> int:
             kernel = load(driver, name, options.cubins)
             results.data["kernels"][name] = kernel.diagnostics
             causal = name == "causal"
-            good = (
-                check_gemm(kernel, results)
-                if name == "gemm"
-                else check_attention(kernel, causal, results)
-            )
+            is_gemm, fp8 = name in ("gemm", "fp8"), name == "fp8"
+            if is_gemm:
+                good = check_gemm(kernel, fp8, results)
+            else:
+                good = check_attention(kernel, causal, results)
             wrong |= not good
             if options.check_only:
                 continue
-            if name == "gemm":
-                time_gemm(kernel, options.rounds, results)
+            if is_gemm:
+                time_gemm(kernel, fp8, options.rounds, results)
             else:
                 time_attention(kernel, causal, options.rounds, results)
         except RuntimeError as error:

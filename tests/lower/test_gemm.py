@@ -7,9 +7,14 @@ import re
 import numpy as np
 import pytest
 
+from reftile.ir.dtypes import DTYPES, F64
+from reftile.ir.numbers import convert, decode, encode
+from reftile.ir.parse import parse
+from reftile.lower.pipeline import lower
 from reftile.lower.ptx.assemble import assemble, find_ptxas
-from tests.lower.on_machine import from_bits, launch, lowered, to_bits
+from tests.lower.on_machine import EXAMPLES, from_bits, launch, lowered, to_bits
 
+E4M3 = DTYPES["f8e4m3"]
 SMALL_GROUPS = ("%sixteen = constant {value = 16}", "%sixteen = constant {value = 2}")
 """Groups of 2 rows of tiles instead of 16, so that m may be 256."""
 
@@ -28,6 +33,23 @@ def test_the_product_is_right(n: int, k: int, seed: int) -> None:
     found, exact = multiply(256, n, k, 2, seed)
     # bf16 keeps 8 bits: half a unit in the last place of each element.
     assert np.all(np.abs(found - exact) <= 2.0**-8 * np.abs(exact) + 2.0**-8)
+
+
+def test_the_product_of_8_bit_floats_is_right() -> None:
+    path = EXAMPLES.parents[1] / "bench" / "kernels" / "gemm_fp8_sm90.tile"
+    text = path.read_text(encoding="utf-8").replace(*SMALL_GROUPS)
+    kernel = lower(parse(text, path.name).kernel(), "sm_90a")
+    rng = np.random.default_rng(0)
+    m, n, k = 256, 256, 256
+    a, b = (
+        np.asarray(encode(convert(rng.standard_normal(s), F64, E4M3), E4M3))
+        for s in ((m, k), (n, k))
+    )
+    c = np.full((m, n), 0x7FC0, np.uint16)
+    launch(kernel, 2, a=a, b=b, c=c, m=m, n=n, k=k)
+    left, right = (np.asarray(decode(x, E4M3), np.float64) for x in (a, b))
+    exact = left @ right.T
+    assert np.all(np.abs(from_bits(c) - exact) <= 2.0**-8 * np.abs(exact) + 2.0**-8)
 
 
 def test_products_stay_in_flight_across_iterations() -> None:
