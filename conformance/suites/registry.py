@@ -9,6 +9,7 @@ from reftile.conformance.suites import (
     atomics,
     control,
     elementwise,
+    kernels,
     matrices,
     memory,
     pointers,
@@ -34,6 +35,7 @@ SUITES: Mapping[str, tuple[Maker, ...]] = {
     ),
     "reject": (texts.rejects,),
     "trap": (texts.traps, poison.cases),
+    "kernels": (kernels.cases,),
 }
 
 
