@@ -66,7 +66,8 @@ def reached(agent: Agent, home: Home) -> Home:
 def note_reach(agent: Agent, op: Op, reaches: list[Reach], home: Home) -> None:
     """Note that an operation reaches another block, which must not end before."""
     if home is not agent.home:
-        reaches.append(Reach(agent, op, agent.cluster_arrivals + 1))
+        arrivals = max(member.cluster_arrivals for member in agent.members)
+        reaches.append(Reach(agent, op, arrivals + 1))
 
 
 def in_block(place: Place, home: Home) -> Place:
