@@ -648,6 +648,7 @@ class Ftof(Op):
             "code": 42,
             "since": "13.1",
             "names": {"rounding": "rounding_mode"},
+            "without": ["saturating"],
         },
     )
 
@@ -3630,11 +3631,6 @@ class LoadPtrTko(Op):
                 "(scope is None) == (ordering == 'weak')",
                 "a {ordering} access {'takes no' if ordering == 'weak' else 'needs a'} scope",
                 "weak accesses have no scope; the others need tl_blk, device or sys",
-            ),
-            Rule(
-                "padding_without_mask",
-                "padding_value is None or mask is not None",
-                "`padding_value` has no use without a mask",
             ),
         ),
         levels=("tile", "pipe"),
