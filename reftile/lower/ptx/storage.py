@@ -125,9 +125,10 @@ class _Assigner:
 
     def lend(self) -> None:
         """A fragment that a product reads lives until the wait for that product."""
+        uses = {v: op for op in self.kernel.walk() for v in op.operands}
         for op in self.kernel.walk():
             if isinstance(op, ops.MultiplyAsync) and _is_fragment(op.lhs):
-                wait = _wait_of(op.result, self.kernel)
+                wait = _wait_of(op.result, uses)
                 if wait is not None:
                     self.use(op.lhs, wait, self.position[wait][0])
 
@@ -243,9 +244,8 @@ def _has_registers(value: Value) -> bool:
     return isinstance(owner, Op) and owner.name not in RENAMING | {"constant", "iota"}
 
 
-def _wait_of(pending: Value, kernel: Kernel) -> Op | None:
+def _wait_of(pending: Value, uses: dict[Value, Op]) -> Op | None:
     """The wait that takes `pending`, through the products and loops that hand it on."""
-    uses = {v: op for op in kernel.walk() for v in op.operands}
     seen: set[Value] = set()
     while pending not in seen:
         seen.add(pending)
