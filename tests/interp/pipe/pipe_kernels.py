@@ -163,3 +163,26 @@ def fails(module: Module, grid: Any, args: list[Any], **options: Any) -> Diagnos
         interpret(module, grid, args, **options)
     assert str(error.value)
     return error.value.diagnosis
+
+
+def one_role(arguments: str, prologue: str, body: str, target: str = "sm_90a") -> Module:
+    return program(arguments, prologue, role("all", body, warps=8), target)
+
+
+def stored(value: str, shape: str, name: str, index: str) -> str:
+    return f"%{name} = store_view_tko {value}, %o_v, [{index}] {{ordering = weak}} : token"
+
+
+TILES = """
+%a_t = make_tensor_view %a, [], [] : tensor_view<32x64xf32, strides=[64, 1]>
+%a_v = make_partition_view %a_t :
+    partition_view<tile=(16x32), tensor_view<32x64xf32, strides=[64, 1]>>
+%o_t = make_tensor_view %o, [], [] : tensor_view<32x64xf32, strides=[64, 1]>
+%o_v = make_partition_view %o_t :
+    partition_view<tile=(16x32), tensor_view<32x64xf32, strides=[64, 1]>>
+"""
+POINTERS = "%a: tile<ptr<f32>>, %o: tile<ptr<f32>>"
+
+
+def matrix() -> tuple[Any, Any]:
+    return np.arange(32 * 64, dtype=np.float32).reshape(32, 64), np.zeros((32, 64), np.float32)
