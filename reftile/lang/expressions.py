@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import ast
-import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from enum import Enum
-from types import EllipsisType
 from typing import cast
 
-from reftile.ir.core import Block, Op, Value
-from reftile.ir.types import TileType
+from reftile.ir.core import Block, Op
 from reftile.lang import arithmetic
 from reftile.lang.calls import call
-from reftile.lang.dtypes import DType
 from reftile.lang.evaluation import evaluate_statically
 from reftile.lang.frame import UNKNOWN, Frame
-from reftile.lang.merge import Conflict, join, pack, slot_types, unpack
+from reftile.lang.meeting import HARMLESS, meet
 from reftile.lang.names.debug import Keyword
-from reftile.lang.names.methods import MISSING, find_attribute, find_method, known_attributes
-from reftile.lang.names.shape import expand_dims
 from reftile.lang.operators import (
     binary,
     compare,
@@ -30,11 +23,11 @@ from reftile.lang.operators import (
     truth_tile,
     unary,
 )
+from reftile.lang.reading import format_value, read_attribute, read_item
 from reftile.lang.source import FunctionSource, assigned_names
 from reftile.lang.trace import static_number
 from reftile.lang.values import (
     Array,
-    BoundMethod,
     FormattedText,
     FormattedTile,
     LocalFunction,
@@ -42,18 +35,11 @@ from reftile.lang.values import (
     Token,
     Undefined,
     describe,
-    is_record,
     is_static,
     items_of,
 )
 
 Evaluator = Callable[[Frame, ast.AST], object]
-
-# Operations that may run although Python would have skipped them.
-_HARMLESS = frozenset(
-    "constant cmpi cmpf andi ori xori addi subi muli negi exti trunci select get_tile_block_id "
-    "get_num_tile_blocks itof ftof addf subf mulf negf maxi mini maxf minf shli shri".split()
-)
 
 
 def evaluate(frame: Frame, node: ast.AST) -> object:
@@ -193,7 +179,7 @@ def _short_circuit(frame: Frame, wants: bool, left: object, node: ast.expr) -> o
     with t.inside(block):
         right = evaluate(frame, node)
         right_tile = truth_tile(t, right) if is_run_time(right) else None
-    harmless = all(op.name in _HARMLESS for op in block.ops)
+    harmless = all(op.name in HARMLESS for op in block.ops)
     if harmless or right_tile is None:
         for op in block.ops:
             t.block.append(op)
@@ -225,47 +211,6 @@ def _conditional(frame: Frame, node: ast.AST) -> object:
     return meet(frame, node, test, blocks, values, "the branches give")
 
 
-def meet(
-    frame: Frame,
-    node: ast.AST,
-    condition: Tile,
-    blocks: tuple[Block, Block],
-    values: list[object],
-    what: str,
-) -> object:
-    """Join two traced blocks with a value each; give what stands for either.
-
-    Blocks that may both run become a `select`, others an `if`.
-    """
-    t = frame.trace
-    slot = join(values)
-    if isinstance(slot, Conflict):
-        raise frame.error(
-            node,
-            "branches",
-            f"{what} {describe(values[0])} and {describe(values[1])}",
-            "convert them to one type",
-        )
-    packed: list[tuple[Value, ...]] = []
-    for block, value in zip(blocks, values, strict=True):
-        with t.inside(block):
-            packed.append(tuple(pack(t, slot, value)))
-    tiles = all(isinstance(type, TileType) for type in slot_types(slot))
-    if tiles and all(op.name in _HARMLESS for block in blocks for op in block.ops):
-        for op in (*blocks[0].ops, *blocks[1].ops):
-            t.block.append(op)
-        chosen = [
-            x if x is y else t.value("select", _spread(frame, condition, x), x, y)
-            for x, y in zip(*packed, strict=True)
-        ]
-        return unpack(slot, iter(chosen))
-    for block, carried in zip(blocks, packed, strict=True):
-        with t.inside(block):
-            t.op("yield", carried)
-    op = t.structure("if", blocks, condition.value, types=slot_types(slot))
-    return unpack(slot, iter(op.results))
-
-
 # Attributes, items, calls
 
 
@@ -275,127 +220,10 @@ def _attribute(frame: Frame, node: ast.AST) -> object:
     return read_attribute(frame, node, owner, found.attr)
 
 
-def read_attribute(frame: Frame, node: ast.AST, owner: object, attribute: str) -> object:
-    """`owner.attribute`."""
-    value = find_attribute(frame.trace, owner, attribute)
-    if value is not MISSING:
-        return value
-    method = find_method(owner, attribute)
-    if method is not None:
-        return BoundMethod(method, owner, attribute)
-    if known := known_attributes(owner):
-        raise frame.error(
-            node,
-            "attribute",
-            f"{describe(owner)} has no attribute `{attribute}`",
-            "it has " + ", ".join(known),
-        )
-    if is_record(owner):
-        found = inspect.getattr_static(type(owner), attribute, None)
-        if isinstance(found, property) and found.fget is not None:
-            return frame.trace.call(found.fget, owner)
-    if is_record(owner) or isinstance(owner, (str, tuple, range, slice, DType, Enum)):
-        plain = cast("object", owner)
-        return static(frame.trace, lambda: getattr(plain, attribute))
-    try:
-        return frame.trace.captures.attribute(owner, attribute)
-    except AttributeError as error:
-        raise frame.error(node, "attribute", str(error)) from None
-
-
 def _subscript(frame: Frame, node: ast.AST) -> object:
     found = cast("ast.Subscript", node)
     owner, index = evaluate(frame, found.value), evaluate(frame, found.slice)
     return read_item(frame, node, owner, index)
-
-
-def read_item(frame: Frame, node: ast.AST, owner: object, index: object) -> object:
-    """`owner[index]`."""
-    t = frame.trace
-    if isinstance(owner, Tile):
-        return _tile_item(frame, node, owner, index)
-    if isinstance(owner, Array):
-        raise frame.error(
-            node,
-            "subscript",
-            f"{describe(owner)} cannot be indexed",
-            "use ct.load and ct.store for tiles, ct.gather and ct.scatter for elements",
-        )
-    if (items := items_of(owner)) is not None:
-        number = static_number(index)
-        if isinstance(number, int):
-            if not -len(items) <= number < len(items):
-                raise frame.error(
-                    node, "subscript", f"item {number} of {len(items)} does not exist"
-                )
-            return items[number]
-        if isinstance(index, slice):
-            return static(t, lambda: items[index])
-        if isinstance(index, Tile):
-            return _choose(frame, node, items, index)
-    if isinstance(owner, dict):
-        entries = cast("dict[object, object]", owner)
-        return static(t, lambda: entries[index])
-    if is_static(owner) and is_static(index):
-        return static(t, lambda: cast("tuple[object, ...]", owner)[cast("int", index)])
-    raise frame.error(
-        node, "subscript", f"{describe(owner)} cannot be indexed by {describe(index)}"
-    )
-
-
-def _choose(frame: Frame, node: ast.AST, items: tuple[object, ...], index: Tile) -> object:
-    """An item of a tuple by a number known at run time: all items must be of one kind."""
-    t = frame.trace
-    slot = join(items)
-    if isinstance(slot, Conflict) or not items:
-        raise frame.error(
-            node,
-            "subscript",
-            f"a tuple indexed at run time must have items of one kind, found {describe(items)}",
-            "use an index known when the kernel is compiled: ct.static_iter(range(...))",
-        )
-    packed = [list(pack(t, slot, item)) for item in items]
-    chosen = packed[0]
-    for number, values in enumerate(packed[1:], 1):
-        this = arithmetic.compare(t, "equal", index, number)
-        chosen = [
-            new if new is old else t.value("select", _spread(frame, this, new), new, old)
-            for new, old in zip(values, chosen, strict=True)
-        ]
-    return unpack(slot, iter(chosen))
-
-
-def _spread(frame: Frame, condition: Tile, value: Value) -> Value:
-    shape = cast("TileType", value.type).shape
-    return arithmetic.broadcast(frame.trace, condition, shape).value
-
-
-def _tile_item(frame: Frame, node: ast.AST, tile: Tile, index: object) -> object:
-    """`tile[:, None]`: new axes of extent 1."""
-    items = cast("tuple[object, ...]", index) if isinstance(index, tuple) else (index,)
-    full = slice(None, None, None)
-    ellipsis = sum(isinstance(item, EllipsisType) for item in items)
-    kept = sum(item == full for item in items if isinstance(item, slice))
-    new = sum(item is None for item in items)
-    if ellipsis + kept + new != len(items) or ellipsis > 1 or kept > tile.ndim:
-        raise frame.error(
-            node,
-            "subscript",
-            "a tile can only be indexed to add axes, as in x[:, None]",
-            "use ct.extract for a part of a tile, ct.gather_axis for elements by number",
-        )
-    if not ellipsis and kept < tile.ndim:
-        items = (*items, ...)
-    position, result = 0, tile
-    for item in items:
-        if item is None:
-            result = expand_dims.implementation(frame.trace, result, position)
-            position += 1
-        elif isinstance(item, EllipsisType):
-            position += tile.ndim - kept
-        else:
-            position += 1
-    return result
 
 
 def _slice(frame: Frame, node: ast.AST) -> object:
@@ -468,32 +296,10 @@ def _joined(frame: Frame, node: ast.AST) -> object:
         found = cast("ast.FormattedValue", piece)
         value = evaluate(frame, found.value)
         spec = "" if found.format_spec is None else str(evaluate(frame, found.format_spec))
-        parts.extend(_format(frame, node, value, spec, found.conversion))
+        parts.extend(format_value(frame, node, value, spec, found.conversion))
     if all(isinstance(part, str) for part in parts):
         return "".join(cast("list[str]", parts))
     return FormattedText(tuple(parts))
-
-
-def _format(
-    frame: Frame, node: ast.AST, value: object, spec: str, conversion: int
-) -> list[str | FormattedTile]:
-    if isinstance(value, FormattedText):
-        return list(value.parts)
-    if isinstance(value, Tile):
-        return [FormattedTile(value, spec)]
-    items = items_of(value)
-    if items is not None and not is_static(value):
-        opening, closing = "[]" if isinstance(value, list) else "()"
-        parts: list[str | FormattedTile] = [opening]
-        for i, item in enumerate(items):
-            parts.extend([", "] if i else [])
-            parts.extend(_format(frame, node, item, spec, conversion))
-        return [*parts, ("," if len(items) == 1 and closing == ")" else "") + closing]
-    if not is_static(value):
-        raise frame.error(node, "print.format", f"{describe(value)} cannot be formatted")
-    if conversion == ord("r"):
-        value = repr(value)
-    return [cast("str", static(frame.trace, lambda: format(value, spec)))]
 
 
 def make_function(frame: Frame, node: ast.FunctionDef | ast.Lambda) -> LocalFunction:

@@ -12,7 +12,6 @@ from reftile.lang.expressions import (
     assign_target,
     evaluate,
     make_function,
-    meet,
 )
 from reftile.lang.frame import (
     Exit,
@@ -25,6 +24,7 @@ from reftile.lang.frame import (
     UnrolledLoop,
 )
 from reftile.lang.loops import trace_for, trace_while
+from reftile.lang.meeting import meet
 from reftile.lang.merge import join, pack, slot_types, unpack
 from reftile.lang.names.debug import Keyword
 from reftile.lang.operators import binary, is_run_time, truth, truth_tile
