@@ -173,14 +173,17 @@ def stored(value: str, shape: str, name: str, index: str) -> str:
     return f"%{name} = store_view_tko {value}, %o_v, [{index}] {{ordering = weak}} : token"
 
 
-TILES = """
-%a_t = make_tensor_view %a, [], [] : tensor_view<32x64xf32, strides=[64, 1]>
-%a_v = make_partition_view %a_t :
-    partition_view<tile=(16x32), tensor_view<32x64xf32, strides=[64, 1]>>
-%o_t = make_tensor_view %o, [], [] : tensor_view<32x64xf32, strides=[64, 1]>
-%o_v = make_partition_view %o_t :
-    partition_view<tile=(16x32), tensor_view<32x64xf32, strides=[64, 1]>>
-"""
+def tiles(name: str, rows: int = 32, padding: str = "") -> str:
+    """Text that makes `%name_v`, the view of 16x32 tiles of a matrix of `rows` by 64."""
+    tensor = f"tensor_view<{rows}x64xf32, strides=[64, 1]>"
+    pad = f", padding={padding}" if padding else ""
+    return (
+        f"%{name}_t = make_tensor_view %{name}, [], [] : {tensor}\n"
+        f"%{name}_v = make_partition_view %{name}_t : partition_view<tile=(16x32), {tensor}{pad}>"
+    )
+
+
+TILES = f"{tiles('a')}\n{tiles('o')}"
 POINTERS = "%a: tile<ptr<f32>>, %o: tile<ptr<f32>>"
 
 

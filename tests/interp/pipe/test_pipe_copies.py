@@ -19,6 +19,7 @@ from tests.interp.pipe.pipe_kernels import (
     program,
     role,
     stored,
+    tiles,
 )
 
 ALL: list[dict[str, Any]] = [
@@ -30,12 +31,8 @@ ALL: list[dict[str, Any]] = [
 
 
 def copied_in(index: str, engine: str = "thread", padding: str = "") -> Module:
-    pad = f", padding={padding}" if padding else ""
-    view = f"partition_view<tile=(16x32), tensor_view<24x64xf32, strides=[64, 1]>{pad}>"
-    prologue = f"""
-    %a_t = make_tensor_view %a, [], [] : tensor_view<24x64xf32, strides=[64, 1]>
-    %a_v = make_partition_view %a_t : {view}
-    {TILES.split("%a_v")[1].split(chr(10), 1)[1]}
+    prologue = f"""{tiles("a", 24, padding)}
+    {tiles("o")}
     %b = alloc_buffer : buffer<16x32xf32, layout=swizzle128>
     %full = alloc_barrier : barrier<1, arrivals=1>"""
     if engine == "thread":
