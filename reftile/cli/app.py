@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+import reftile.cli.conformance as suites
 import reftile.cli.doctor as machine
 import reftile.cli.run as running
 from reftile.cli.output import BAD_INPUT, OUR_FAULT, STOPPED, Exit, Output
@@ -109,6 +110,10 @@ def show(
 def doctor(json: Json = False) -> None:
     """Say what this machine can run, and why not the rest."""
     machine.report(Output(json))
+
+
+app.add_typer(suites.app, name="conformance")
+app.command(name="fuzz", epilog="Example: reftile fuzz --programs 200 --seed 7")(suites.fuzz)
 
 
 def execute(arguments: Sequence[str]) -> int:

@@ -140,3 +140,62 @@ def test_the_command_starts_as_a_process(add: Path) -> None:
     command = [sys.executable, "-m", "reftile.cli", "check", str(add), *ARGUMENTS]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_conformance_runs_reports_and_compares(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines, junit, html = (tmp_path / n for n in ("r.jsonl", "r.xml", "r.html"))
+    command = ["conformance", "run", "--suite", "trap", "--filter", "alias|bounds", "--json"]
+    outputs = ["--jsonl", str(lines), "--junit", str(junit), "--html", str(html)]
+    assert execute([*command, *outputs]) == 0
+    summary = json.loads(capsys.readouterr().out)["summary"]
+    assert summary["pass"] > 0
+    assert summary["fail"] == summary["error"] == 0
+    assert "<testsuite" in junit.read_text()
+    assert "<html" in html.read_text()
+    assert execute(["conformance", "report", str(lines), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"][0]["summary"] == summary
+    assert execute(["conformance", "compare", str(lines), str(lines)]) == 0
+    worse = tmp_path / "worse.jsonl"
+    worse.write_text(lines.read_text().replace('"verdict": "pass"', '"verdict": "fail"', 1))
+    assert execute(["conformance", "compare", str(lines), str(worse)]) == 1
+
+
+def test_conformance_lists_and_exports_cases(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(["conformance", "list", "--suite", "trap", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["count"] > 10
+    folder = tmp_path / "cases"
+    assert (
+        execute(
+            ["conformance", "export", str(folder), "--suite", "kernels", "--filter", "top_k|top-k"]
+        )
+        == 0
+    )
+    assert (folder / "manifest.json").exists()
+
+
+def test_fuzz_reports_what_it_made(capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["fuzz", "--programs", "3", "--seed", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["programs"] == 3
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["conformance", "run", "--suite", "opps"],
+        ["conformance", "run", "--budget", "huge"],
+        ["conformance", "run", "--suite", "trap", "--backend", "abacus"],
+        ["conformance", "report", "missing.jsonl"],
+        ["conformance", "compare", "missing.jsonl", "missing.jsonl"],
+        ["fuzz", "--programs", "0"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_conformance_commands_are_diagnosed(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(command) == 2
+    assert "Traceback" not in capsys.readouterr().err
