@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import faulthandler
 import json
 import math
 import os
@@ -55,6 +56,7 @@ KERNELS = {
 DEPTH = 128
 DEVICE = "cuda"
 HANG_SECONDS = 20.0
+TIMING_SECONDS = 180.0
 Launch = Callable[[], None]
 
 
@@ -294,6 +296,7 @@ def timed(functions: Mapping[str, Launch], rounds: int, flops: float) -> dict[st
     """Median milliseconds of each, flushed and sustained, over shuffled rounds."""
     import torch
 
+    faulthandler.dump_traceback_later(TIMING_SECONDS, exit=True)
     flush = torch.empty(1 << 28, dtype=torch.int8, device=DEVICE)
     flushed: dict[str, list[float]] = {name: [] for name in functions}
     sustained: dict[str, list[float]] = {name: [] for name in functions}
@@ -329,6 +332,7 @@ def timed(functions: Mapping[str, Launch], rounds: int, flops: float) -> dict[st
             random.shuffle(order)
             for name in order:
                 into[name].append(measure(functions[name]))
+    faulthandler.cancel_dump_traceback_later()
     return {n: {"flushed": flushed[n], "sustained": sustained[n]} for n in functions}
 
 
