@@ -163,9 +163,8 @@ def _tokens_into(op: Op) -> list[Value]:
 
 def _conflicts(source: Op, op: Op) -> bool:
     """True if the two may touch one element in different threads, or one thread acts for all."""
-    if op.name in ("mma_start", "mma_wait", "wait_barrier", "wait_copies", "make_token"):
-        # A product reads what other threads of the warpgroup wrote.
-        return op.name == "mma_start"
+    if op.name in ("mma_wait", "wait_barrier", "wait_copies", "make_token"):
+        return False
     if source.name == "load_buffer" and op.name == "load_buffer":
         return False
     if source.name in ("load_buffer", "store_buffer") and op.name in (

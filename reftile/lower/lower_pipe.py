@@ -88,10 +88,9 @@ def _mapped(context: Context, op: Op) -> list[Value | tuple[Value, ...] | None]:
 
 def _copy(context: Context, op: Op) -> None:
     """The same operation on what stands for its operands."""
-    kept = [r for r in op.results if r.type != TOKEN]
     copy = type(op)(
         tuple(_mapped(context, op)),
-        tuple(r.type for r in (op.results if len(kept) < len(op.results) and op.results else kept)),
+        tuple(r.type for r in op.results),
         dict(op.attributes),
         (),
         op.span,

@@ -67,6 +67,9 @@ def _limits(kernel: Kernel) -> list[str]:
 
 def _enter(writer: Writer, kernel: Kernel) -> list[str]:
     parameters: list[str] = []
+    if kernel.attributes.get("shared_bytes"):
+        writer.shared = writer.register("b32", "shared")
+        writer.line(f"mov.u32 {writer.shared}, shared_memory;")
     for value in kernel.arguments:
         name = f"p_{value.name}"
         if isinstance(value.type, TensorMapType):
@@ -302,8 +305,6 @@ def _predicated(writer: Writer, block: Block, condition: str) -> None:
             writer.line(f"and.pred {both}, {condition}, {writer.predicate(op.condition)};")
             _predicated(writer, op.then.block, both)
         elif op.name in PREDICABLE:
-            for operand in op.operands:
-                writer.elements(operand)
             writer.guard = f"@{condition} "
             _op(writer, op)
             writer.guard = ""

@@ -12,17 +12,14 @@ from reftile.ir import ops
 from reftile.ir.core import Op, Value
 from reftile.ir.types import TileType
 from reftile.lower.ptx.table import register_kind
-from reftile.lower.ptx.writer import Held, Writer, is_pairs, tile_of
+from reftile.lower.ptx.writer import Held, Shifted, Writer, is_pairs, tile_of
 
 _POLICIES = {"first": "0x12F0000000000000", "last": "0x14F0000000000000"}
 
 
 def _shared_address(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.SharedAddress)
-    (result,) = writer.result(op.result)
-    writer.line(f"mov.u32 {result}, shared_memory;")
-    if op.offset:
-        writer.line(f"add.u32 {result}, {result}, {op.offset};")
+    writer.held[op.result] = Held([Shifted(writer.shared, op.offset)])
 
 
 def _map_shared(writer: Writer, op: Op) -> None:
@@ -39,20 +36,14 @@ def _access(value: Value) -> str:
 
 def _load_shared(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.LoadShared)
-    address = writer.one(op.address)
     (result,) = writer.result(op.result)
-    writer.line(f"ld.shared.{_access(op.result)} {result}, [{address}];")
+    writer.line(f"ld.shared.{_access(op.result)} {result}, {writer.address(op.address)};")
 
 
 def _store_shared(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.StoreShared)
-    address, value = writer.one(op.address), writer.one(op.value)
-    writer.line(f"st.shared.{_access(op.value)} [{address}], {value};")
-
-
-def at(address: str, offset: int) -> str:
-    """An address operand."""
-    return f"[{address}+{offset}]" if offset else f"[{address}]"
+    value = writer.one(op.value)
+    writer.line(f"st.shared.{_access(op.value)} {writer.address(op.address)}, {value};")
 
 
 def _store_vector(writer: Writer, op: Op) -> None:
@@ -63,7 +54,7 @@ def _store_vector(writer: Writer, op: Op) -> None:
     kind = "b32" if each == 2 else _access(op.source)
     width = f".v{len(found)}" if len(found) > 1 else ""
     values = f"{{{', '.join(found)}}}" if len(found) > 1 else found[0]
-    place = at(writer.one(op.address), op.offset)
+    place = writer.address(op.address, op.offset)
     guard = f"@{writer.predicate(op.inside)} " if op.inside is not None else ""
     writer.line(f"{guard}st.{op.space}{width}.{kind} {place}, {values};")
 
@@ -73,7 +64,7 @@ def _store_matrix(writer: Writer, op: Op) -> None:
     elements = writer.get(op.source).elements[op.first // 2 : op.first // 2 + 4]
     trans = ".trans" if op.transpose else ""
     values = ", ".join(map(writer.ready, elements))
-    place = at(writer.one(op.address), op.offset)
+    place = writer.address(op.address, op.offset)
     writer.line(f"stmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {place}, {{{values}}};")
 
 
@@ -81,10 +72,9 @@ def _load_matrix(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.LoadMatrix)
     targets = writer.result(op.result)
     trans = ".trans" if op.transpose else ""
-    addresses = [writer.one(a) for a in op.addresses]
     for i, offset in enumerate(op.offsets):
         values = ", ".join(targets[4 * i : 4 * i + 4])
-        place = at(addresses[op.which[i]], offset)
+        place = writer.address(op.addresses[op.which[i]], offset)
         writer.line(f"ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{{values}}}, {place};")
 
 
@@ -93,9 +83,9 @@ def _load_matrix(writer: Writer, op: Op) -> None:
 
 def _load_tensor(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.LoadTensor)
-    described, destination = writer.one_map(op.map), writer.one(op.destination)
+    described, destination = writer.one_map(op.map), writer.address(op.destination)
     index = ", ".join(writer.one(v) for v in op.index)
-    barrier = writer.one(op.barrier)
+    barrier = writer.address(op.barrier)
     form, tail = "", ""
     if op.multicast is not None:
         mask = writer.register("b16", "mask")
@@ -110,16 +100,16 @@ def _load_tensor(writer: Writer, op: Op) -> None:
     writer.line(
         f"cp.async.bulk.tensor.{len(op.index)}d.shared::cluster.global"
         f".mbarrier::complete_tx::bytes{form} "
-        f"[{destination}], [{described}, {{{index}}}], [{barrier}]{tail};"
+        f"{destination}, [{described}, {{{index}}}], {barrier}{tail};"
     )
 
 
 def _store_tensor(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.StoreTensor)
-    described, source = writer.one_map(op.map), writer.one(op.source)
+    described, source = writer.one_map(op.map), writer.address(op.source)
     index = ", ".join(writer.one(v) for v in op.index)
     rank = f"{len(op.index)}d"
-    place = f"[{described}, {{{index}}}], [{source}];"
+    place = f"[{described}, {{{index}}}], {source};"
     if op.mode == "store":
         writer.line(f"cp.async.bulk.tensor.{rank}.global.shared::cta.bulk_group {place}")
     else:
@@ -147,8 +137,8 @@ def _prefetch_map(writer: Writer, op: Op) -> None:
 
 def _copy_async(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.CopyAsync)
-    source = at(writer.one(op.source), 0)
-    destination = at(writer.one(op.destination), op.destination_offset)
+    source = writer.address(op.source)
+    destination = writer.address(op.destination, op.destination_offset)
     cache = "cg" if op.bytes == 16 else "ca"
     size = ""
     if op.readable is not None:

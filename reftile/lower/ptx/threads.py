@@ -73,28 +73,28 @@ def _wait_cluster(writer: Writer, op: Op) -> None:
 
 def _init(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.InitMbarrier)
-    writer.line(f"mbarrier.init.shared::cta.b64 [{writer.one(op.address)}], {op.arrivals};")
+    writer.line(f"mbarrier.init.shared::cta.b64 {writer.address(op.address)}, {op.arrivals};")
 
 
 def _arrive(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.ArriveMbarrier)
-    address = writer.one(op.address)
+    address = writer.address(op.address)
     if op.bytes:
-        writer.line(f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [{address}], {op.bytes};")
+        writer.line(f"mbarrier.arrive.expect_tx.shared::cta.b64 _, {address}, {op.bytes};")
     elif not op.cluster:
-        writer.line(f"mbarrier.arrive.shared::cta.b64 _, [{address}];")
+        writer.line(f"mbarrier.arrive.shared::cta.b64 _, {address};")
     else:
         order = ".release.cluster" if op.order == "release" else ""
-        writer.line(f"mbarrier.arrive{order}.shared::cluster.b64 _, [{address}];")
+        writer.line(f"mbarrier.arrive{order}.shared::cluster.b64 _, {address};")
 
 
 def _wait(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.WaitMbarrier)
     label, done = writer.fresh_label("wait"), writer.register("pred", "done")
-    address, phase = writer.one(op.address), writer.one(op.phase)
+    address, phase = writer.address(op.address), writer.one(op.phase)
     order = ".acquire.cluster" if op.cluster else ""
     writer.label(label)
-    writer.line(f"mbarrier.try_wait.parity{order}.shared::cta.b64 {done}, [{address}], {phase};")
+    writer.line(f"mbarrier.try_wait.parity{order}.shared::cta.b64 {done}, {address}, {phase};")
     writer.line(f"@!{done} bra {label};")
 
 

@@ -19,7 +19,11 @@ from reftile.lower.ptx.table import register_kind
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    """An i32 element that is a register plus a constant, added where it is used."""
+    """An i32 element that is a register plus a constant, added where it is used.
+
+    Counters and addresses are such sums: a constant costs nothing in an address operand, and no
+    register in a comparison.
+    """
 
     register: str
     amount: int
@@ -76,6 +80,7 @@ class Writer:
     held: dict[Value, Held] = field(default_factory=dict[Value, Held])
     count: int = 0
     guard: str = ""
+    shared: str = ""
     loops: list[Callable[[Op, str], None]] = field(default_factory=list[Callable[[Op, str], None]])
 
     # Text
@@ -169,6 +174,13 @@ class Writer:
     def one(self, value: Value) -> str:
         """The operand that holds a scalar."""
         return self.elements(value)[0]
+
+    def address(self, value: Value, offset: int = 0) -> str:
+        """An address operand, constants in its offset."""
+        (element,) = self.get(value).elements
+        if isinstance(element, Shifted):
+            element, offset = element.register, element.amount + offset
+        return f"[{element}+{offset}]" if offset else f"[{element}]"
 
     def one_map(self, value: Value) -> str:
         """The register with the address of a tensor's description."""
