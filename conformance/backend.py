@@ -41,7 +41,7 @@ class Diagnosed(Exception):
 class Info:
     """What a backend says about itself.
 
-    checks: it diagnoses programs that break rules while they run. flushes: float types whose subnormal numbers it may
+    checks: it diagnoses programs that break rules while they run. exact_litmus: `run_litmus` finds every outcome. flushes: float types whose subnormal numbers it may
     flush. accumulate: how it adds the products of a matrix product, where it says so.
     """
 
@@ -49,6 +49,7 @@ class Info:
     version: str
     device: str = ""
     checks: bool = False
+    exact_litmus: bool = False
     flushes: tuple[str, ...] = ()
     accumulate: Mapping[str, Profile] = field(default_factory=dict)
 
@@ -103,7 +104,7 @@ class InterpBackend:
 
     def info(self) -> Info:
         """See `Backend`."""
-        return Info(self.name, version("reftile"), "NumPy", self.check)
+        return Info(self.name, version("reftile"), "NumPy", self.check, True)
 
     def supports(self, feature: str) -> bool | str:
         """See `Backend`."""

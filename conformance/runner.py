@@ -20,6 +20,7 @@ from reftile.conformance.oracle.answer import Answer
 from reftile.conformance.oracle.formats import FORMATS, is_float, is_nan, key, to_float64
 from reftile.conformance.oracle.sums import Profile
 from reftile.conformance.suites.common import Settings
+from reftile.conformance.suites.litmus import Question, questions
 from reftile.conformance.suites.registry import SUITES, make_cases
 from reftile.conformance.verdicts import BAD, Verdict, empty_counts
 
@@ -31,7 +32,7 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass
 class Result:
-    """The verdict on one case. worst: the largest distance of an element, in codes, from what is accepted."""
+    """The verdict on one case. checked: how many elements were compared."""
 
     id: str
     suite: str
@@ -155,8 +156,10 @@ def run_suites(
     """
     implementation = find_backend(backend) if isinstance(backend, str) else backend
     settings = settings_for(implementation, budget, seed)
-    cases = list(select_cases(settings, suites, filter))
-    return run_cases(implementation, cases, settings, waivers, time_limit, progress)
+    jobs: list[Case | Question] = list(select_cases(settings, suites, filter))
+    if not suites or "litmus" in suites:
+        jobs += select_questions(budget, filter)
+    return run_cases(implementation, jobs, settings, waivers, time_limit, progress)
 
 
 def select_cases(
@@ -170,9 +173,22 @@ def select_cases(
                 yield case
 
 
+def select_questions(budget: Budget, filter: str = "") -> list[Question]:
+    """The litmus tests whose ids contain a regular expression; of the generated ones a part if `wimpy`."""
+    wanted = re.compile(filter)
+    found = [q for q in questions() if wanted.search(q.id)]
+    if budget != "wimpy" or filter:
+        return found
+    return [q for i, q in enumerate(found) if q.test.family not in GENERATED or i % 20 == 0]
+
+
+GENERATED = ("CYCLE", "WSCOPE")
+LITMUS_RUNS: dict[Budget, int] = {"wimpy": 1_000, "default": 100_000, "exhaustive": 10_000_000}
+
+
 def run_cases(
     backend: Backend,
-    cases: Sequence[Case],
+    cases: Sequence[Case | Question],
     settings: Settings,
     waivers: Sequence[Waiver] = (),
     time_limit: float | None = None,
@@ -192,14 +208,60 @@ def run_cases(
         if progress is not None:
             progress(i, len(cases), case.id)
         if time_limit is not None and time.perf_counter() - start > time_limit:
-            skipped = Result(case.id, case.suite, case.op, case.dtype, Verdict.SKIP, "no time left")
-            results.results.append(skipped)
+            results.results.append(_unrun(case))
             continue
-        results.results.append(_with_waiver(run_case(backend, case), waivers))
+        if isinstance(case, Question):
+            result = run_question(backend, case, LITMUS_RUNS[settings.budget])
+        else:
+            result = run_case(backend, case)
+        results.results.append(_with_waiver(result, waivers))
     if progress is not None:
         progress(len(cases), len(cases), "")
     results.seconds = time.perf_counter() - start
     return results
+
+
+def _unrun(case: Case | Question) -> Result:
+    if isinstance(case, Question):
+        return Result(case.id, "litmus", case.test.family, "any", Verdict.SKIP, "no time left")
+    return Result(case.id, case.suite, case.op, case.dtype, Verdict.SKIP, "no time left")
+
+
+def run_question(backend: Backend, question: Question, runs: int) -> Result:
+    """Ask a litmus test of a backend."""
+    start = time.perf_counter()
+    verdict, message = _answer(backend, question, runs)
+    family = question.test.family
+    seconds = time.perf_counter() - start
+    return Result(question.id, "litmus", family, "any", verdict, message, seconds, 1)
+
+
+def _answer(backend: Backend, question: Question, runs: int) -> tuple[Verdict, str]:
+    supported = backend.supports("suite:litmus")
+    if supported is not True:
+        return Verdict.UNSUPPORTED, f"suite:litmus: {supported or 'not supported'}"
+    expected = question.test.expected
+    try:
+        found = backend.run_litmus(question.test, runs)
+    except Unsupported as error:
+        return Verdict.UNSUPPORTED, str(error)
+    except Exception:
+        return Verdict.ERROR, traceback.format_exc()
+    exact = backend.info().exact_litmus
+    if exact and bool(found.get("racy", 0)) != expected.race:
+        return (
+            Verdict.FAIL,
+            f"expected {expected}, found {'a race' if found['racy'] else 'no race'}",
+        )
+    if expected.race and not exact:
+        return Verdict.VACUOUS, "the program races: whatever it does proves nothing"
+    if expected.outcome == "forbid" and found["hit"]:
+        return Verdict.FAIL, f"a forbidden outcome was seen {found['hit']} times"
+    if expected.outcome == "allow" and not found["hit"]:
+        if exact:
+            return Verdict.FAIL, "an allowed outcome cannot be reached"
+        return Verdict.VACUOUS, "an allowed outcome was never seen"
+    return Verdict.PASS, ""
 
 
 def _with_waiver(result: Result, waivers: Iterable[Waiver]) -> Result:

@@ -7,7 +7,6 @@ from functools import partial
 from itertools import product
 
 import numpy as np
-
 from reftile.conformance import values
 from reftile.conformance.cases import Buffer, Case, Program
 from reftile.conformance.oracle.answer import Answer, Call
@@ -17,6 +16,7 @@ from reftile.conformance.oracle.integers import INTEGER_ORACLES
 from reftile.conformance.program import Kernel, Shape, tile
 from reftile.conformance.suites.common import Settings, definition, follows_rules
 from reftile.conformance.suites.memory import View, emit_pointers, emit_view
+
 from reftile.ir.enums import ENUMS
 
 OPERATIONS = {

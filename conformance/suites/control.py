@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-
 from reftile.conformance.cases import Argument, Buffer, Case, Program, Scalar
 from reftile.conformance.oracle.answer import Answer
 from reftile.conformance.oracle.formats import WIDTHS, codes

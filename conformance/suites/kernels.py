@@ -12,7 +12,6 @@ from functools import partial
 
 import mpmath
 import numpy as np
-
 from reftile.conformance import values
 from reftile.conformance.cases import Buffer, Case, Program
 from reftile.conformance.oracle.answer import Answer, Call
@@ -37,7 +36,10 @@ def _run(settings: Settings, id: str, build: Build) -> Program:
 
 
 def _program(
-    body: str, grid: tuple[int, int, int], attributes: str = "", **buffers: tuple[str, Codes, Answer | None]
+    body: str,
+    grid: tuple[int, int, int],
+    attributes: str = "",
+    **buffers: tuple[str, Codes, Answer | None],
 ) -> Program:
     """A kernel whose arguments are pointers to the buffers; those with an answer are written."""
     arguments = tuple(
@@ -48,13 +50,17 @@ def _program(
     types = ", ".join(f"%{a.name}: tile<ptr<{a.dtype}>>" for a in arguments)
     head = f" attributes {{{attributes}}}" if attributes else ""
     lines = "\n".join(f"  {line}" for line in body.strip("\n").split("\n"))
-    return Program(f"tile kernel @main({types}){head} {{\n{lines}\n  return\n}}\n", grid, arguments, answers)
+    return Program(
+        f"tile kernel @main({types}){head} {{\n{lines}\n  return\n}}\n", grid, arguments, answers
+    )
 
 
 BLOCK = "%bx, %by, %bz = get_tile_block_id : tile<i32>, tile<i32>, tile<i32>\n"
 
 
-def _views(name: str, shape: tuple[int, ...], part: tuple[int, ...], dtype: str, padding: str = "") -> str:
+def _views(
+    name: str, shape: tuple[int, ...], part: tuple[int, ...], dtype: str, padding: str = ""
+) -> str:
     whole = tensor_view(shape, dtype)
     return (
         f"%v_{name} = make_tensor_view %{name}, [], [] : {whole}\n"
@@ -76,7 +82,13 @@ def add(dtype: str, n: int, rng: np.random.Generator) -> Program:
 %c = addf %a, %b : tile<16x{dtype}>
 %s = store_view_tko %c, %p_out, [%bx] {{ordering = weak}} : token"""
     answer = Answer.exactly(dtype, total)
-    return _program(body, (-(-n // 16), 1, 1), x=(dtype, x, None), y=(dtype, y, None), out=(dtype, _zeros(dtype, (n,)), answer))
+    return _program(
+        body,
+        (-(-n // 16), 1, 1),
+        x=(dtype, x, None),
+        y=(dtype, y, None),
+        out=(dtype, _zeros(dtype, (n,)), answer),
+    )
 
 
 def matmul(dtype: str, rng: np.random.Generator) -> Program:
@@ -86,7 +98,11 @@ def matmul(dtype: str, rng: np.random.Generator) -> Program:
     b = values.small_integers(dtype, (k, n), rng)
     f = FORMATS[dtype]
     exact = to_float64(a.reshape(-1), f).reshape(m, k) @ to_float64(b.reshape(-1), f).reshape(k, n)
-    body = BLOCK + _views("a", (m, k), (8, 16), dtype, "zero") + _views("b", (k, n), (16, 4), dtype, "zero")
+    body = (
+        BLOCK
+        + _views("a", (m, k), (8, 16), dtype, "zero")
+        + _views("b", (k, n), (16, 4), dtype, "zero")
+    )
     body += _views("out", (m, n), (8, 4), "f32")
     body += f"""%zero = constant {{value = 0}} : tile<i32>
 %one = constant {{value = 1}} : tile<i32>
@@ -102,21 +118,32 @@ def matmul(dtype: str, rng: np.random.Generator) -> Program:
     bits = values.codes_of(exact.reshape(-1), FORMATS["f32"])
     # A sum that is zero may be a zero of either sign.
     answer = Answer("f32", np.where(bits == 0, np.uint64(1 << 31), bits), bits)
-    return _program(body, (2, 3, 1), a=(dtype, a, None), b=(dtype, b, None), out=("f32", _zeros("f32", (m, n)), answer))
+    return _program(
+        body,
+        (2, 3, 1),
+        a=(dtype, a, None),
+        b=(dtype, b, None),
+        out=("f32", _zeros("f32", (m, n)), answer),
+    )
 
 
 def transpose(dtype: str, rng: np.random.Generator) -> Program:
     """A transposed copy through `dim_map`."""
     x = values.random_codes(dtype, 6 * 10, rng).reshape(6, 10)
     whole = tensor_view((6, 10), dtype)
-    body = BLOCK + f"""%v = make_tensor_view %x, [], [] : {whole}
+    body = (
+        BLOCK
+        + f"""%v = make_tensor_view %x, [], [] : {whole}
 %p = make_partition_view %v : partition_view<tile=(4x4), {whole}, dim_map=[1, 0]>
 %t, %u = load_view_tko %p, [%bx, %by] {{ordering = weak}} : tile<4x4x{dtype}>, token
 """
+    )
     body += _views("out", (10, 6), (4, 4), dtype)
     body += "%s = store_view_tko %t, %p_out, [%bx, %by] {ordering = weak} : token"
     answer = Answer.moved(dtype, x.T.copy())
-    return _program(body, (3, 2, 1), x=(dtype, x, None), out=(dtype, _zeros(dtype, (10, 6)), answer))
+    return _program(
+        body, (3, 2, 1), x=(dtype, x, None), out=(dtype, _zeros(dtype, (10, 6)), answer)
+    )
 
 
 def split_k(rng: np.random.Generator) -> Program:
@@ -204,7 +231,11 @@ def softmax(rng: np.random.Generator) -> Program:
     """exp(x - max) / sum, in f32, rows of 11 in tiles of 16 padded with -inf."""
     rows, n = 4, 11
     x = values.codes_of(rng.standard_normal(rows * n) * 3, FORMATS["f32"]).reshape(rows, n)
-    body = BLOCK + _views("x", (rows, n), (1, 16), "f32", "neg_inf") + _views("out", (rows, n), (1, 16), "f32")
+    body = (
+        BLOCK
+        + _views("x", (rows, n), (1, 16), "f32", "neg_inf")
+        + _views("out", (rows, n), (1, 16), "f32")
+    )
     body += """%zero = constant {value = 0} : tile<i32>
 %t, %u = load_view_tko %p_x, [%bx, %zero] {ordering = weak} : tile<1x16xf32>, token
 %m = reduce %t {axis = 1, identities = [-inf]} : tile<1xf32> combine(%e: tile<f32>, %a: tile<f32>) {
@@ -224,7 +255,12 @@ def softmax(rng: np.random.Generator) -> Program:
 %y = divf %p, %lb : tile<1x16xf32>
 %s = store_view_tko %y, %p_out, [%bx, %zero] {ordering = weak} : token"""
     low, high = _softmax_bounds(to_float64(x.reshape(-1), FORMATS["f32"]).reshape(rows, n))
-    return _program(body, (rows, 1, 1), x=("f32", x, None), out=("f32", _zeros("f32", (rows, n)), Answer("f32", low, high)))
+    return _program(
+        body,
+        (rows, 1, 1),
+        x=("f32", x, None),
+        out=("f32", _zeros("f32", (rows, n)), Answer("f32", low, high)),
+    )
 
 
 def _softmax_bounds(x: np.ndarray) -> tuple[Codes, Codes]:
@@ -278,7 +314,12 @@ def scan_blocks(rng: np.random.Generator) -> Program:
   continue %next
 }"""
     totals = np.cumsum(x.astype(object)) % (1 << 32)
-    return _program(body, (1, 1, 1), x=("i32", x, None), out=("i32", _zeros("i32", (48,)), Answer.exactly("i32", codes(totals))))
+    return _program(
+        body,
+        (1, 1, 1),
+        x=("i32", x, None),
+        out=("i32", _zeros("i32", (48,)), Answer.exactly("i32", codes(totals))),
+    )
 
 
 KERNELS: tuple[tuple[str, str, Build], ...] = (

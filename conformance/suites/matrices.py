@@ -8,7 +8,6 @@ from functools import partial
 from math import prod
 
 import numpy as np
-
 from reftile.conformance import values
 from reftile.conformance.cases import Case, Program
 from reftile.conformance.oracle.answer import Answer, Call
@@ -203,7 +202,7 @@ def _scaled(settings: Settings) -> Iterator[Case]:
     for F in record.where["F"]:
         for S in record.where["S"]:
             for block in (32, 16):
-                if block == 16 and F != "f4e2m1" or S == "f8e4m3" and block != 16:
+                if (block == 16 and F != "f4e2m1") or (S == "f8e4m3" and block != 16):
                     continue
                 for kind in KINDS:
                     for extents in (((), 3, 2, 64), ((2,), 2, 3, 32)):

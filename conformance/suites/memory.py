@@ -9,7 +9,6 @@ from itertools import product
 from math import prod
 
 import numpy as np
-
 from reftile.conformance import values
 from reftile.conformance.cases import Buffer, Case, Program
 from reftile.conformance.oracle.answer import Answer

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
-
 from reftile.conformance.cases import Case, Program
 from reftile.conformance.oracle.answer import Answer
 from reftile.conformance.oracle.formats import WIDTHS, codes

@@ -13,7 +13,6 @@ from functools import partial
 from math import prod
 
 import numpy as np
-
 from reftile.conformance.cases import Buffer, Case, Program
 from reftile.conformance.oracle.answer import Call
 from reftile.conformance.oracle.formats import FORMATS, WIDTHS, Codes, Mask, codes, is_float
@@ -63,7 +62,9 @@ def cases(settings: Settings) -> Iterator[Case]:
             label = f"{name}{operand}" if names.count(name) and operand >= len(names) else name
             spoiled = _spoiled(form, operand)
             for kind in ("stored", "padded", "elsewhere", "there"):
-                if (kind == "elsewhere" and spoiled.all()) or (kind == "there" and not spoiled.any()):
+                if (kind == "elsewhere" and spoiled.all()) or (
+                    kind == "there" and not spoiled.any()
+                ):
                     continue
                 build = partial(_build, form, operand, kind)
                 id = f"trap/poison/{form.op}/{label}/{kind}"
@@ -183,7 +184,9 @@ def _moved(form: Form, results: Shape) -> Spoils:
             columns[i] = np.full(form.operands[i][1], value, np.uint64)
         columns[operand] = codes(bad)
         dtypes = [d for d, _ in form.operands]
-        call = Call(form.op, columns, dtypes, [form.result[0]], dict(form.attributes), shape=results)
+        call = Call(
+            form.op, columns, dtypes, [form.result[0]], dict(form.attributes), shape=results
+        )
         answer = TILE_ORACLES[form.op](call)
         assert not isinstance(answer, list)
         return answer.low.reshape(results) != 0
@@ -203,13 +206,23 @@ def _structural() -> Iterator[Form]:
         ("gather", [("f32", (3, 4)), ("i16", (3, 2))], (3, 2), {"axis": 1}, 0, {1: 2}),
     ]
     for op, operands, results, attributes, listed, values in table:
-        form = Form(op, operands, ("f32", results), lambda _, bad: bad, attributes, listed=listed, values=values)
+        form = Form(
+            op,
+            operands,
+            ("f32", results),
+            lambda _, bad: bad,
+            attributes,
+            listed=listed,
+            values=values,
+        )
         form.spoils = _moved(form, results)
         yield form
 
     yield from _selects()
     yield Form("pack", [("i16", (6,))], ("i8", (12,)), lambda _, bad: np.repeat(bad, 2))
-    yield Form("unpack", [("i8", (12,))], ("i16", (6,)), lambda _, bad: bad.reshape(6, 2).any(axis=1))
+    yield Form(
+        "unpack", [("i8", (12,))], ("i16", (6,)), lambda _, bad: bad.reshape(6, 2).any(axis=1)
+    )
 
 
 def _selects() -> Iterator[Form]:
@@ -229,14 +242,26 @@ def _lines() -> Iterator[Form]:
 
     yield Form("sort", [("f32", SHAPE)], ("f32", SHAPE), line, {"axis": 1})
     yield Form(
-        "topk", [("f32", SHAPE)], ("f32", (3, 2)), lambda o, b: line(o, b)[:, :2], {"axis": 1, "count": 2}, more=(("i32", (3, 2)),)
+        "topk",
+        [("f32", SHAPE)],
+        ("f32", (3, 2)),
+        lambda o, b: line(o, b)[:, :2],
+        {"axis": 1, "count": 2},
+        more=(("i32", (3, 2)),),
     )
     for op in ("argmax", "argmin"):
         yield Form(op, [("f32", SHAPE)], ("i32", (3,)), gone, {"axis": 1})
-    yield Form("histogram", [("i32", SHAPE)], ("i32", (5,)), lambda _, bad: np.ones(5, bool), {"bins": 5})
+    yield Form(
+        "histogram", [("i32", SHAPE)], ("i32", (5,)), lambda _, bad: np.ones(5, bool), {"bins": 5}
+    )
     body = " combine(%e: tile<f32>, %a: tile<f32>) {\n    %s = addf %a, %e : tile<f32>\n    yield %s\n  }"
     yield Form(
-        "reduce", [("f32", SHAPE)], ("f32", (3,)), gone, {"axis": 1, "identities": (0.0,)}, region=body
+        "reduce",
+        [("f32", SHAPE)],
+        ("f32", (3,)),
+        gone,
+        {"axis": 1, "identities": (0.0,)},
+        region=body,
     )
     yield Form(
         "scan",
@@ -268,6 +293,10 @@ def _products() -> Iterator[Form]:
     yield form("mmai", [("i8", (3, 5)), ("i8", (5, 4)), ("i32", (3, 4))], "i32", attributes=signs)
     scaled: list[tuple[str, Shape]] = [("f8e4m3", (3, 64)), ("f8e4m3", (64, 4)), ("f32", (3, 4))]
     yield form("mmaf_scaled", [*scaled, ("f8e8m0", (3, 2)), ("f8e8m0", (2, 4))], "f32")
-    sparse: list[tuple[str, Shape]] = [("f16", (3, 8)), ("i8", (3, 2)), ("f16", (16, 4)), ("f32", (3, 4))]
+    sparse: list[tuple[str, Shape]] = [
+        ("f16", (3, 8)),
+        ("i8", (3, 2)),
+        ("f16", (16, 4)),
+        ("f32", (3, 4)),
+    ]
     yield form("mmaf_sparse", sparse, "f32", values={1: 0x44})
-

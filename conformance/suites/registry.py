@@ -36,6 +36,7 @@ SUITES: Mapping[str, tuple[Maker, ...]] = {
     "reject": (texts.rejects,),
     "trap": (texts.traps, poison.cases),
     "kernels": (kernels.cases,),
+    "litmus": (),  # asked in another way: see `litmus.questions`
 }
 
 
@@ -43,7 +44,9 @@ def make_cases(suite: str, settings: Settings) -> Iterator[Case]:
     """The cases of a suite.
 
     Raises:
-        KeyError: there is no such suite.
+        KeyError: there is no such suite; its argument says which there are.
     """
+    if suite not in SUITES:
+        raise KeyError(f"no suite is called `{suite}` (there are: {', '.join(SUITES)})")
     for maker in SUITES[suite]:
         yield from maker(settings)

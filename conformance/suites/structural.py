@@ -8,7 +8,6 @@ from functools import partial
 from math import prod
 
 import numpy as np
-
 from reftile.conformance import values
 from reftile.conformance.cases import Case, Program
 from reftile.conformance.oracle.answer import Answer, Call

@@ -23,6 +23,7 @@ from reftile.conformance.cases import Argument, Buffer, Case, Program, Scalar
 from reftile.conformance.oracle.formats import FORMATS, WIDTHS, Codes, codes, is_float
 from reftile.conformance.suites.common import Settings
 from reftile.conformance.values import codes_of
+
 from reftile.ir.ops import OPS
 
 _ARRAY = re.compile(r"(\w+)\[(\d+)\](?: at (\d+))? = (.+)$")
