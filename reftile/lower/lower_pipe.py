@@ -124,6 +124,16 @@ def _lower_control(context: Context, op: Op) -> None:
     context.values.update(zip(results, new.results, strict=True))
 
 
+def _iota(context: Context, op: Op) -> None:
+    """Counters know their warp by the low bits of its number in the block."""
+    role = context.role
+    if role.warps & (role.warps - 1) or role.begin % role.warps:
+        raise context.unsupported(
+            f"`iota` in a role of {role.warps} warps that begins at warp {role.begin}"
+        )
+    _copy(context, op)
+
+
 def _nothing(context: Context, op: Op) -> None:
     """Tokens and views have no form at run time; views are read where a copy uses them."""
 
@@ -134,6 +144,7 @@ _HANDLERS: dict[str, Handler] = {
     **PRODUCTS,
     **TRANSFERS,
     **PLACES,
+    "iota": _iota,
     **dict.fromkeys(
         ("make_token", "join_tokens", "make_tensor_view", "make_partition_view"), _nothing
     ),

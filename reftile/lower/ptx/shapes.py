@@ -51,6 +51,8 @@ def _iota(writer: Writer, op: Op) -> None:
     layout = layout_for(op.result)
     if layout is None or tile_of(op.result).dtype.name != "i32":
         raise writer.unsupported(op.result, "this `iota`")
+    if any(not d.is_bit for p in ("lane", "warp") for d in layout.digits(p)):
+        raise writer.unsupported(op.result, "an `iota` over lanes that are no power of two")
     base = _thread_part(writer, layout)
     amounts = [index[0] for index in elements_at_origin(layout)]
     writer.held[op.result] = Held([Shifted(base, a) if base else str(a) for a in amounts])
@@ -59,12 +61,12 @@ def _iota(writer: Writer, op: Op) -> None:
 def _thread_part(writer: Writer, layout: Layout) -> str:
     """Add up what lane and warp contribute along a layout's one axis; digits do not overlap."""
     total = ""
-    for place, source in (("lane", "%laneid"), ("warp", "%warpid_in_group")):
-        digits = layout.digits(place)  # type: ignore[arg-type]
+    for place in ("lane", "warp"):
+        digits = layout.digits(place)
         if not any(any(d.step) for d in digits):
             continue
         number = writer.register("b32", place)
-        if source == "%laneid":
+        if place == "lane":
             writer.line(f"mov.u32 {number}, %laneid;")
         else:
             writer.line(f"mov.u32 {number}, %tid.x;")
