@@ -141,8 +141,9 @@ def _run_if_rows(agent: Agent, step: Step[Block]) -> Control:
     groups = condition.data.size
     region = step.regions[0]
     kept = {s: env[s] for s in region.captures}
+    columns = {s for inner in region.steps for s in _column_slots(inner)}
     for slot, value in kept.items():
-        if isinstance(value, Tile) and _has_rows(value, groups):
+        if isinstance(value, Tile) and slot not in columns and _has_rows(value, groups):
             env[slot] = _hidden(value, condition)
     _, values = yield from run_region(agent, region)
     env_values: list[Tile] = []
@@ -152,6 +153,16 @@ def _run_if_rows(agent: Agent, step: Step[Block]) -> Control:
         env[slot] = value
     _set(agent, step, env_values)
     return None
+
+
+def _column_slots(step: Step[Block]) -> tuple[int, ...]:
+    """Operands whose first axis is not the rows: right factors, and vectors along a row."""
+    type = step.op.results[0].type if step.op.results else None
+    if step.op.definition.poison == "contract":
+        return step.inputs[1:2]
+    if step.op.name == "reshape" and isinstance(type, TileType) and type.shape[:1] == (1,):
+        return step.inputs
+    return ()
 
 
 def _has_rows(tile: Tile, groups: int) -> bool:

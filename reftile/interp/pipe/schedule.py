@@ -29,7 +29,7 @@ Admit = Callable[[], "list[Agent] | None"]
 
 
 class Runner:
-    """Runs a launch under a schedule."""
+    """Runs a launch under a schedule. together: blocks that may run at the same time."""
 
     def __init__(self, launch: PipeLaunch, admit: Admit, ended: Callable[[Agent], None]) -> None:
         self.launch = launch
@@ -38,6 +38,13 @@ class Runner:
         self.live: list[Agent] = []
         self.spinning: list[tuple[Agent, int]] = []
         self.rounds = 0
+        self.together = 1
+
+    def fill(self) -> bool:
+        """Start clusters until as many blocks run as may; False if none runs."""
+        while len(self.live) < self.together and self.start():
+            pass
+        return bool(self.live)
 
     def start(self) -> bool:
         """Start the next cluster; False if there is none."""
@@ -86,7 +93,7 @@ class Runner:
             return False
         if self.live:
             self._deadlock()
-        return not self.start()
+        return not self.fill()
 
     def _deadlock(self) -> NoReturn:
         raise ReftileError(describe_deadlock(self.launch, self.live))
@@ -99,9 +106,7 @@ def run(runner: Runner, schedule: Schedule, seed: int) -> None:
         _run_program(runner)
         return
     launch.preempts = True
-    while len(runner.live) < MOST_TOGETHER or launch.progress != "none":
-        if not runner.start():
-            break
+    runner.together = MOST_TOGETHER if launch.progress == "none" else launch.block_count
     if schedule == "topo":
         _run_topo(runner, seed)
     else:

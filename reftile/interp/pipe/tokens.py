@@ -81,6 +81,8 @@ def sets(done: int, shown: int, fenced: int) -> PipeToken:
 
 NOTHING = sets(0, 0, 0)
 """The token that waits for nothing."""
+KEPT = 64
+"""Accesses that know what comes before them: those of the operation being done, and then some."""
 
 
 def token_of(value: object) -> PipeToken:
@@ -190,9 +192,18 @@ class PipeOrder(Order):
             token | agent.base,
         )
         self.events.append(touch)
+        self._forget()
         if not in_flight:
             agent.performed = agent.performed | sets(touch.bit, touch.bit, 0)
         return touch
+
+    def _forget(self) -> None:
+        """Drop what comes before an access that nobody asks about any more: it has many bits."""
+        if len(self.events) > KEPT:
+            old = self.events[-KEPT]
+            assert isinstance(old, Touch)
+            if not old.releases:
+                old.before = NOTHING
 
     def token(self, event: Event) -> PipeToken:
         """The token of a synchronous operation: its reads done, its writes shown."""

@@ -128,6 +128,25 @@ def test_rows_that_are_skipped_keep_their_values_and_stay_poison_free() -> None:
     assert np.array_equal(o[8:16, :32], a[8:16, :32])
 
 
+def test_what_lies_along_a_row_is_no_row() -> None:
+    body = f"""
+    %x, %t = load_view_tko %a_v, [%zero, %zero] {{ordering = weak}} : tile<16x32xf32>, token
+    %bias = constant {{value = 1.0}} : tile<32xf32>
+    %w = constant {{value = 0.0}} : tile<32x32xf32>
+    %c = constant {{value = [true, false]}} : tile<2xi1>
+    %y = if_rows %c, [%x] : tile<16x32xf32> then {{
+      %row = reshape %bias : tile<1x32xf32>
+      %biases = broadcast %row : tile<16x32xf32>
+      %sum = mmaf %x, %w, %biases : tile<16x32xf32>
+      yield %sum
+    }}
+    {stored("%y", "16x32", "u", "%zero, %zero")}"""
+    a, o = matrix()
+    interpret(one_role(POINTERS, TILES, body), 1, [a, o])
+    assert np.all(o[:8, :32] == 1)
+    assert np.array_equal(o[8:16, :32], a[8:16, :32])
+
+
 def test_a_row_that_depends_on_a_skipped_one_is_poison() -> None:
     body = f"""
     %x, %t = load_view_tko %a_v, [%zero, %zero] {{ordering = weak}} : tile<16x32xf32>, token
