@@ -38,6 +38,7 @@ from reftile.interp.views import (
     padding_value,
     region,
     resolve_elements,
+    whole_tiles,
     window,
 )
 from reftile.ir.core import Op
@@ -132,20 +133,6 @@ def _make_extents(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
 # Views
 
 
-def _tiles(view: TileView) -> tuple[Array, tuple[int, ...]]:
-    """All whole tiles of a view as one array (index axes, then tile axes), and how many."""
-    array = view.array
-    assert array is not None
-    tile = view.type.tile
-    counts = tuple(
-        (e - t) // s + 1 if e >= t else 0
-        for e, t, s in zip(view.extents, tile, view.step, strict=True)
-    )
-    steps = tuple(s * n for s, n in zip(array.strides, view.step, strict=True))
-    whole = np.lib.stride_tricks.as_strided(array, (*counts, *tile), (*steps, *array.strides))
-    return whole, counts
-
-
 def _indices(batch: Batch, values: Sequence[Tile], op: Op, view: TileView) -> list[Any]:
     """Each index as an int if all blocks have the same, else as an array; checked."""
     found: list[Any] = []
@@ -154,10 +141,19 @@ def _indices(batch: Batch, values: Sequence[Tile], op: Op, view: TileView) -> li
         if axis == view.sparse:
             found.append(data)
             continue
-        if (np.asarray(data) < 0).any() or (np.asarray(data) >= view.space[axis]).any():
+        low, high = (int(data),) * 2 if data.ndim == 0 else (int(data.min()), int(data.max()))
+        if low < 0 or high >= view.space[axis]:
             raise _fault(op, "view.index", "an index is outside the index space of the view")
-        found.append(int(data) if data.ndim == 0 else data.astype(np.intp))
+        found.append(low if data.ndim == 0 else data.astype(np.intp))
     return found
+
+
+def _all_whole(view: TileView, index: list[Any], counts: tuple[int, ...]) -> bool:
+    """True if every tile lies inside the tensor."""
+    return all(
+        space == count or np.all(i < count)
+        for i, count, space in zip(index, counts, view.space, strict=True)
+    )
 
 
 def _each(batch: Batch, index: list[Any], view: TileView) -> Iterator[tuple[int, list[Any]]]:
@@ -183,8 +179,8 @@ def _make_load_view(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
         index = _indices(batch, values[1:-1], op, view)
         same = all(np.ndim(i) == (a == view.sparse) for a, i in enumerate(index))
         if view.array is not None and view.sparse < 0:
-            tiles, counts = _tiles(view)
-            if all(np.all(i < n) for i, n in zip(index, counts, strict=True)):
+            tiles, counts = whole_tiles(view)
+            if _all_whole(view, index, counts):
                 units = tiles[tuple(index)]
                 return Tile(decode(units.copy() if same else units, dtype)), ROOT
         count = 1 if same else batch.blocks.size
@@ -229,8 +225,8 @@ def _make_store_view(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
         _check_writable(op, view.tensor.buffer)
         index = _indices(batch, values[2:-1], op, view)
         if view.array is not None and view.sparse < 0:
-            tiles, counts = _tiles(view)
-            if all(np.all(i < n) for i, n in zip(index, counts, strict=True)):
+            tiles, counts = whole_tiles(view)
+            if _all_whole(view, index, counts):
                 bits = encode(tile.data, dtype)
                 same = all(np.ndim(i) == 0 for i in index)
                 tiles[tuple(index)] = bits[-1] if same and tile.data.ndim > type.rank else bits

@@ -1,12 +1,13 @@
 """Run-time values of the interpreter.
 
-A tile is held as an array in its dtype's carrier (see `ir.dtypes`), pointers as int64 addresses. The array's
-shape is the *batch* axes followed by the tile's own shape. The checked path has no batch axes; the batched
-path has one, the blocks of the grid; reductions may add one more. A value that is the same for all blocks may
-lack the batch axes, so the operands of one operation can differ in their number and broadcast.
+A tile is held as an array in its dtype's carrier (see `ir.dtypes`), pointers as int64 addresses.
+The array's shape is the *batch* axes followed by the tile's own shape. The checked path has no
+batch axes; the batched path has one, the blocks of the grid; reductions may add one more. A value
+that is the same for all blocks may lack the batch axes, so the operands of one operation can differ
+in their number and broadcast.
 
-Poison marks elements that have no defined value: it may be computed with, but not branched on, used as an
-address or a mask, or leave the kernel.
+Poison marks elements that have no defined value: it may be computed with, but not branched on, used
+as an address or a mask, or leave the kernel.
 """
 
 from __future__ import annotations
@@ -42,6 +43,6 @@ class Tile:
 Report: TypeAlias = Callable[[str, str, Mask], None]
 """`report(rule, message, where)`: elements (batch axes + shape) at which an operation broke a rule.
 
-In the checked path it raises a diagnosis for the first such element; in the batched path it is None and the
-elements become poison.
+In the checked path it raises a diagnosis for the first such element; in the batched path it is None
+and the elements become poison.
 """

@@ -72,6 +72,7 @@ class TileView:
     extents, strides: of the tensor, in elements.
     step: elements from one index to the next.
     space: the number of indices along each axis.
+    whole: once made, all tiles that lie inside as one array (see `whole_tiles`).
     """
 
     type: TileViewType
@@ -84,6 +85,23 @@ class TileView:
     space: Index
     grid: Grid | None
     sparse: int = -1
+    whole: tuple[Array, Index] | None = None
+
+
+def whole_tiles(view: TileView) -> tuple[Array, Index]:
+    """All whole tiles of a view as one array (index axes, then tile axes), and how many."""
+    if view.whole is None:
+        array = view.array
+        assert array is not None
+        tile = view.type.tile
+        counts = tuple(
+            (e - t) // s + 1 if e >= t else 0
+            for e, t, s in zip(view.extents, tile, view.step, strict=True)
+        )
+        steps = tuple(s * n for s, n in zip(array.strides, view.step, strict=True))
+        shape, strides = (*counts, *tile), (*steps, *array.strides)
+        view.whole = np.lib.stride_tricks.as_strided(array, shape, strides), counts
+    return view.whole
 
 
 def make_tile_view(type: TileViewType, tensor: TensorView) -> TileView:

@@ -165,6 +165,7 @@ class Kernel:
 
     argument_attributes: one dictionary per argument (for example `access`, `noalias`).
     attributes: of the whole kernel: target, cluster, hints, progress, host expressions.
+    verified: what the kernel was when `verify_unless_known` last passed it.
     """
 
     name: str
@@ -174,6 +175,7 @@ class Kernel:
     attributes: dict[str, Attribute] = field(default_factory=dict[str, "Attribute"])
     span: Span = NOWHERE
     comments: tuple[str, ...] = ()
+    verified: object = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self.body.parent = self

@@ -32,6 +32,29 @@ def verify(thing: Kernel | Module) -> None:
         raise ReftileErrors(findings)
 
 
+def verify_unless_known(kernel: Kernel) -> None:
+    """Check a kernel, unless this has been done and nothing has changed since.
+
+    Raises:
+        ReftileErrors: as `verify`.
+    """
+    state = _state(kernel)
+    if kernel.verified != state:
+        verify(kernel)
+        kernel.verified = state
+
+
+def _state(kernel: Kernel) -> object:
+    """All that `verify` looks at, cheap to make and to compare."""
+    ops = tuple(
+        (op, op.parent, op.arguments, tuple(op.attributes.items()), [r.type for r in op.results])
+        for op in kernel.walk()
+    )
+    arguments = [a.type for a in kernel.arguments]
+    attributes = [dict(a) for a in kernel.argument_attributes]
+    return ops, arguments, attributes, dict(kernel.attributes), kernel.level
+
+
 def diagnose(thing: Kernel | Module) -> list[Diagnosis]:
     """Return the findings instead of raising them."""
     checker = _Checker()

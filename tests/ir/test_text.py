@@ -10,7 +10,7 @@ from reftile.ir.compare import same
 from reftile.ir.diagnostics import ReftileError
 from reftile.ir.parse import DEEPEST, parse
 from reftile.ir.print import show
-from reftile.ir.verify import diagnose, verify
+from reftile.ir.verify import diagnose, verify, verify_unless_known
 
 SUM = """\
 // sums the numbers below n
@@ -115,3 +115,12 @@ def test_twenty_thousand_operations_parse_within_a_second() -> None:
     module = parse(text)
     assert time.thread_time() - start < 1.0
     assert show(module) == text
+
+
+def test_a_changed_kernel_is_verified_again() -> None:
+    kernel = parse(SUM).kernel()
+    verify_unless_known(kernel)
+    verify_unless_known(kernel)
+    kernel.body.block.ops.pop()
+    with pytest.raises(ReftileError):
+        verify_unless_known(kernel)
