@@ -86,6 +86,11 @@ class Launcher:
                     else f"{name} if type({name}) is int else read({name}, {argument!r}).address"
                 )
                 lines.append(f"    {name} = {value}")
+        if self.plan.requirements:
+            lines += [
+                f"    given = ({', '.join(names)},)",
+                "    if given not in allowed: require(given)",
+            ]
         values = [
             by_name[p.name] for p in self.plan.parameters if not isinstance(p, TensorMapParameter)
         ]
@@ -138,6 +143,17 @@ class Launcher:
             maps[key] = made
             return made
 
+        allowed: set[tuple[Any, ...]] = set()
+
+        def require(given: tuple[Any, ...]) -> None:
+            arguments = dict(zip(self.plan.arguments, given, strict=True))
+            why = self.plan.broken_requirement(arguments)
+            if why is not None:
+                raise fail("cuda.requirement", f"`{self.plan.entry}` cannot take this: {why}")
+            if len(allowed) >= KEPT_MAPS:
+                allowed.clear()
+            allowed.add(given)
+
         def set_stream(stream: int) -> None:
             self._config.hStream = bindings.CUstream(stream)
             current[0] = stream
@@ -154,6 +170,8 @@ class Launcher:
             "skip": self._base - ctypes.addressof(self._buffer),
             "base": self._base,
             "maps": maps,
+            "allowed": allowed,
+            "require": require,
             "make": make,
             "move": ctypes.memmove,
             "config": self._config,

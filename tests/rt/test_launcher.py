@@ -31,6 +31,7 @@ PLAN = HostPlan(
         ScalarParameter("scale", "f32"),
     ),
     ("a", "c", "m", "k", "scale"),
+    (("k % 8 == 0", "k must be a multiple of 8, found {k}"),),
 )
 
 
@@ -134,6 +135,7 @@ def test_a_failed_launch_is_diagnosed(recorder: Recorder, maps: list[tuple[Any, 
         ([np.zeros(4), 512, 256, 64, 0.5], "cuda.host_array"),
         ([Array(4096), "x", 256, 64, 0.5], "cuda.argument"),
         ([Array(4096)], "cuda.argument"),
+        ([Array(4096), Array(512), 256, 63, 0.5], "cuda.requirement"),
     ],
 )
 def test_wrong_arguments_are_diagnosed(
