@@ -100,7 +100,7 @@ def run_pipe(
 
     def ended(agent: Agent) -> None:
         check_exit(agent.home, agent)
-        agent.home.ended = True
+        _release(agent.home, agent)
         launch.done += 1
         launch.waits.pop(agent.linear, None)
         if progress is not None:
@@ -139,6 +139,14 @@ def _clusters(launch: PipeLaunch) -> Iterator[list[Agent]]:
             agent.coroutine = run_block(agent, plan.body)
             agents.append(agent)
         yield agents
+
+
+def _release(home: Home, whole: Agent) -> None:
+    """Let go of the memory of a block that has ended; accesses remember its agents only."""
+    home.ended = True
+    home.allocations.clear()
+    for agent in (whole, *home.agents):
+        agent.env = []
 
 
 # What must hold when a block ends

@@ -155,3 +155,11 @@ def test_bulk_copies_of_global_memory_need_a_fence_too(space: str, rule: str) ->
     else:
         interpret(module, 1, [a, o])
         assert np.all(o[:16, :32] == 3)
+
+
+def test_many_blocks_run_in_turn() -> None:
+    for options in ALL:
+        a, o = matrix()
+        report = interpret(copied_out("add"), 100, [a, o], **options)
+        assert report.blocks == 100
+        assert np.all(o[:16, 32:] == 300)
