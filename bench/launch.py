@@ -127,15 +127,17 @@ def compilations() -> dict[str, Any]:
     text = (ROOT / "examples/pipe/gemm_sm90.tile").read_text(encoding="utf-8")
     lower(parse(text).kernel(), "sm_90a")  # the process is warm: tables are read
 
-    def compile_ours(cache: Cache | None) -> float:
+    def compile_ours(cache: Cache | None, fresh: bool = True) -> float:
         start = time.perf_counter()
         lowered = lower(parse(text).kernel(), "sm_90a")
-        load(lowered.ptx, lowered.host.entry, lowered.host.shared_bytes, cache)
+        # The driver has a cache of its own; a comment that no one has seen makes it miss.
+        ptx = lowered.ptx + (f"// {time.time_ns()}\n" if fresh else "")
+        load(ptx, lowered.host.entry, lowered.host.shared_bytes, cache)
         return 1e3 * (time.perf_counter() - start)
 
     cache = Cache(Path(tempfile.mkdtemp(prefix="reftile-")))
     cold = min(compile_ours(None) for _ in range(3))
-    compile_ours(cache)
+    compile_ours(cache, fresh=False)
     lowered = lower(parse(text).kernel(), "sm_90a")
     warm: list[float] = []
     for _ in range(5):
@@ -145,7 +147,7 @@ def compilations() -> dict[str, Any]:
     a, b, c = (torch.empty(1024, 1024, device="cuda", dtype=torch.bfloat16) for _ in range(3))
     matmul[(16, 16)](a, b, c, 1024, 1024, 1024, BM=64, BN=64, BK=32, num_warps=4)
     theirs: list[float] = []
-    for stages in (3, 4, 5):
+    for stages in (2, 3, 4):
         start = time.perf_counter()
         matmul[(8, 4)](
             a, b, c, 1024, 1024, 1024, BM=128, BN=256, BK=64, num_warps=8, num_stages=stages

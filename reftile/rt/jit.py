@@ -1,12 +1,15 @@
-"""PTX into machine code by the driver's own assembler, kept in the cache, and loaded.
+"""PTX into a loaded kernel by the driver's own assembler.
 
-The assembler's remarks are read: one that says products were serialised (C75xx) makes an error,
-since the kernel would run at a fraction of its speed.
+The assembler's remarks are read: one that says products were serialised or a register budget was
+ignored (C75xx) makes an error, since the kernel would run at a fraction of its speed. The machine
+code itself is kept by the driver, in its own cache on disk; ours keeps what was found out about it,
+so that the log need not be read again. (The driver's linker would hand out the machine code, but
+ignores `setmaxnreg` in it,
+C7504: seen on an H200, driver 580.)
 """
 
 from __future__ import annotations
 
-import ctypes
 import re
 from dataclasses import dataclass
 from time import perf_counter
@@ -26,7 +29,7 @@ LOG_BYTES = 64 << 10
 class Resources:
     """What the assembler says of one kernel.
 
-    remarks: its warnings. seconds: what assembling took; 0 when found in the cache.
+    registers: 0 if the driver did not say. remarks: its warnings. seconds: what loading took.
     """
 
     registers: int
@@ -48,14 +51,10 @@ def read_log(log: str) -> tuple[int, int, tuple[str, ...]]:
 class Function:
     """A loaded kernel. Keeps its module loaded for as long as it lives."""
 
-    def __init__(self, code: bytes, entry: str, shared_bytes: int, resources: Resources) -> None:
-        # The image must end in a zero byte when it is text, and costs nothing when it is not.
-        self._image = ctypes.create_string_buffer(code, len(code) + 1)
-        self._module = driver.call(
-            "loading the kernel", "cuModuleLoadData", ctypes.addressof(self._image)
-        )
+    def __init__(self, module: Any, entry: str, shared_bytes: int, resources: Resources) -> None:
+        self._module = module
         self.handle: Any = driver.call(
-            f"finding `{entry}`", "cuModuleGetFunction", self._module, entry.encode()
+            f"finding `{entry}`", "cuModuleGetFunction", module, entry.encode()
         )
         self.entry, self.shared_bytes, self.resources = entry, shared_bytes, resources
         if shared_bytes > 48 << 10:
@@ -83,46 +82,54 @@ class Function:
 
 
 def load(ptx: str, entry: str, shared_bytes: int, cache: Cache | None, device: int = 0) -> Function:
-    """Assemble PTX, or find it in the cache, and load it.
+    """Assemble and load PTX.
 
-    cache: None assembles afresh and keeps nothing.
+    cache: where to look for what is known of this PTX; None reads the assembler's log each time.
 
     Raises:
-        ReftileError: no driver, the PTX is refused (`cuda.ptx`), or products were serialised
-            (`cuda.serialised`).
+        ReftileError: no driver, the PTX is refused (`cuda.ptx`), or a remark means that the kernel
+            would crawl (`cuda.serialised`).
     """
     driver.ensure_context(device)
     version = driver.call("asking the driver for its version", "cuDriverGetVersion")
     key = key_of(CODE_VERSION, ptx, driver.target(device), version)
-    entry_found = cache.find(key) if cache is not None else None
-    if entry_found is not None:
-        about = entry_found.about
+    known = cache.find(key) if cache is not None else None
+    start = perf_counter()
+    module, log = load_module(ptx)
+    seconds = perf_counter() - start
+    if known is not None:
+        about = known.about
         remarks = tuple(about["remarks"])
-        resources = Resources(about["registers"], about["spill_bytes"], remarks, 0.0)
-        return Function(entry_found.code, entry, shared_bytes, resources)
-    code, resources = assemble(ptx)
+        resources = Resources(about["registers"], about["spill_bytes"], remarks, seconds)
+        return Function(module, entry, shared_bytes, resources)
+    registers, spills, remarks = read_log(log)
+    resources = Resources(registers, spills, remarks, seconds)
     refuse_serialised(resources)
-    if cache is not None:
+    function = Function(module, entry, shared_bytes, resources)
+    if cache is not None and log:
         about = {
             "entry": entry,
-            "registers": resources.registers,
-            "spill_bytes": resources.spill_bytes,
-            "remarks": list(resources.remarks),
-            "seconds": resources.seconds,
+            "registers": registers,
+            "spill_bytes": spills,
+            "remarks": list(remarks),
+            "seconds": seconds,
         }
-        cache.store(key, code, about)
-    return Function(code, entry, shared_bytes, resources)
+        cache.store(key, ptx.encode(), about)
+    return function
 
 
 def refuse_serialised(resources: Resources) -> None:
-    """Raise if the assembler waits for every product before it starts the next."""
+    """Raise on a remark that means the kernel would run at a fraction of its speed."""
     serialised = [r for r in resources.remarks if re.search(r"\bC75\d\d\b", r)]
     if serialised:
-        raise fail("cuda.serialised", f"the assembler serialised products: {serialised[0]}")
+        raise fail("cuda.serialised", f"the assembler objects: {serialised[0]}")
 
 
-def assemble(ptx: str) -> tuple[bytes, Resources]:
-    """Assemble PTX for the current device by the driver; return machine code and what was said."""
+def load_module(ptx: str) -> tuple[Any, str]:
+    """Load PTX into the current context; return the module and the assembler's log.
+
+    The log is empty when the driver had the machine code in its own cache.
+    """
     bindings = driver.bindings()
     option = bindings.CUjit_option
     information, errors = bytearray(LOG_BYTES), bytearray(LOG_BYTES)
@@ -133,28 +140,14 @@ def assemble(ptx: str) -> tuple[bytes, Resources]:
         option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: LOG_BYTES,
         option.CU_JIT_LOG_VERBOSE: 1,
     }
-    start = perf_counter()
-    state = driver.call(
-        "starting the assembler",
-        "cuLinkCreate",
-        len(options),
-        list(options),
-        list(options.values()),
+    status = bindings.cuModuleLoadDataEx(
+        ptx.encode() + b"\0", len(options), list(options), list(options.values())
     )
-    try:
-        text = ptx.encode() + b"\0"
-        kind = bindings.CUjitInputType.CU_JIT_INPUT_PTX
-        status = bindings.cuLinkAddData(state, kind, text, len(text), b"kernel.ptx", 0, [], [])
-        if status[0] != bindings.CUresult.CUDA_SUCCESS:
+    if status[0] != bindings.CUresult.CUDA_SUCCESS:
+        if _text(errors):
             raise _refused(errors)
-        status = bindings.cuLinkComplete(state)
-        if status[0] != bindings.CUresult.CUDA_SUCCESS:
-            raise _refused(errors)
-        code = ctypes.string_at(int(status[1]), int(status[2]))
-    finally:
-        bindings.cuLinkDestroy(state)
-    registers, spills, remarks = read_log(_text(information))
-    return code, Resources(registers, spills, remarks, perf_counter() - start)
+        raise driver.error_of(bindings, status[0], "loading the kernel")
+    return status[1], _text(information)
 
 
 def _text(log: bytearray) -> str:
