@@ -1,7 +1,7 @@
 """What an implementation must offer to be held against the suites, and the two of this package.
 
-A backend is an object with the methods of `Backend`. One is found by name through the entry point group
-`reftile.backends`, whose entries are functions without parameters that return one.
+A backend is an object with the methods of `Backend`. One is found by name through the entry point
+group `reftile.backends`, whose entries are functions without parameters that return one.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ class Diagnosed(Exception):
 class Info:
     """What a backend says about itself.
 
-    checks: it diagnoses programs that break rules while they run. exact_litmus: `run_litmus` finds every outcome. flushes: float types whose subnormal numbers it may
-    flush. accumulate: how it adds the products of a matrix product, where it says so.
+    checks: it diagnoses programs that break rules while they run. exact_litmus: `run_litmus` finds
+    every outcome. flushes: float types whose subnormal numbers it may flush. accumulate: how it
+    adds the products of a matrix product, where it says so.
     """
 
     name: str
@@ -84,11 +85,17 @@ class Backend(Protocol):
         ...
 
     def run_litmus(self, test: LitmusTest, iterations: int) -> dict[str, int]:
-        """How often the outcome that a litmus test asks for was seen: {"hit": n, "miss": m, "racy": 0 or 1}."""
+        """How often the outcome that a litmus test asks for was seen:
+
+        {"hit": n, "miss": m, "racy": 0 or 1}.
+        """
         ...
 
     def accuracy(self, op: str, dtype: str) -> float | None:
-        """The error in ulp that is claimed for an operation in its default mode; None claims the spec's limit."""
+        """The error in ulp that is claimed for an operation in its default mode;
+
+        None claims the spec's limit.
+        """
         ...
 
 

@@ -1,7 +1,7 @@
 """A case: a program, what it is run on, and what must come out.
 
-Cases are made when they are needed (`Case.build`), from nothing but their own parameters and a seed, so
-that listing them is cheap and a single one can be repeated.
+Cases are made when they are needed (`Case.build`), from nothing but their own parameters and a
+seed, so that listing them is cheap and a single one can be repeated.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ BUDGETS: tuple[Budget, ...] = ("wimpy", "default", "exhaustive")
 class Buffer:
     """An array that a program is given by pointer.
 
-    bits: the code of each element. written: the program writes it. fresh: its contents must not be read before
-    they are written. shift_bytes: the array begins that far behind an aligned address. same_as: the name of an
-    earlier buffer whose memory it is.
+    bits: the code of each element. written: the program writes it. fresh: its contents must not be
+    read before they are written. shift_bytes: the array begins that far behind an aligned address.
+    same_as: the name of an earlier buffer whose memory it is.
     """
 
     name: str
@@ -59,8 +59,9 @@ Argument = Buffer | Scalar
 class Program:
     """What a case runs, and what it expects.
 
-    answers: by buffer, what it holds at the end. rules: if any, one of these diagnoses must stop the program, before it
-    runs (`reject`) or while it does. output: what it must print, if anything.
+    answers: by buffer, what it holds at the end. rules: if any, one of these diagnoses must stop
+    the program, before it runs (`reject`) or while it does. output: what it must print, if
+    anything.
     """
 
     text: str
@@ -87,7 +88,10 @@ def excused(answer: Answer) -> int:
 
 @dataclass(frozen=True)
 class Case:
-    """One test. `op` and `dtype` name the cell that it counts for; `covers` the ids of spec/ that it tests."""
+    """One test.
+
+    `op` and `dtype` name the cell that it counts for; `covers` the ids of spec/ that it tests.
+    """
 
     id: str
     suite: str
@@ -99,7 +103,10 @@ class Case:
 
 
 def to_memory(bits: Codes, dtype: str) -> Bytes:
-    """Codes as bytes in memory: little-endian, elements of 4 bits packed with the first in the low half."""
+    """Codes as bytes in memory:
+
+    little-endian, elements of 4 bits packed with the first in the low half.
+    """
     flat = bits.reshape(-1)
     width = WIDTHS[dtype]
     if width == 4:

@@ -2,9 +2,10 @@
 
     python foreign_runner.py FOLDER MODULE:FUNCTION
 
-FUNCTION(program_text, kernel, grid, arguments) runs a program. Arguments are in order: uint8 arrays (memory, to be
-changed in place), or numbers. It raises LookupError for what it does not support, and Refused(rules) where it
-finds that a program breaks a rule. A port to another language translates this file.
+FUNCTION(program_text, kernel, grid, arguments) runs a program. Arguments are in order: uint8 arrays
+(memory, to be changed in place), or numbers. It raises LookupError for what it does not support,
+and Refused(rules) where it finds that a program breaks a rule. A port to another language
+translates this file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The accuracy classes of the specification as limits for each element.
 
-Class `div` and its like say how many units a result may be off, by type and mode; expressions in them are
-over the operands as f64. A backend that claims to be better is held to its claim.
+Class `div` and its like say how many units a result may be off, by type and mode; expressions in
+them are over the operands as f64. A backend that claims to be better is held to its claim.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def limit_for(
 ) -> Limit | None:
     """The limit for a call of an operation of class `accuracy`; None where one answer is right.
 
-    names: of the operands, as the class's expressions call them. claim: what the implementation says of itself.
+    names: of the operands, as the class's expressions call them. claim: what the implementation
+    says of itself.
     """
     table = ACCURACY[accuracy]
     if table["kind"] != "ulp":

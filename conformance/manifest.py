@@ -2,14 +2,16 @@
 
     folder/manifest.json      the cases: id, kernel, grid, arguments, what is expected
     folder/cases/NUMBER.tile  the program
-    folder/cases/NUMBER.npz   arrays: `NAME` as it lies in memory, little-endian, before the run; for each buffer with an
-                              answer `NAME.low` and `NAME.high`, the least and the greatest accepted code of each
-                              element, `NAME.free`, true where anything goes, and `NAME.same_bits`
+    folder/cases/NUMBER.npz   arrays: `NAME` as it lies in memory, little-endian, before the run;
+    for each buffer with an
+                              answer `NAME.low` and `NAME.high`, the least and the greatest accepted
+                              code of each element, `NAME.free`, true where anything goes, and
+                              `NAME.same_bits`
 
-A code is the bit pattern of an element in an unsigned number; elements of 4 bits are packed in memory, the first in
-the low half, and not in the answers. Codes are ordered as the numbers they stand for, -0 before +0. A NaN in `low` asks
-for a NaN, of the same bits if `same_bits`. `foreign_runner.py` beside this file is a reader in 100 lines that knows
-nothing else.
+A code is the bit pattern of an element in an unsigned number; elements of 4 bits are packed in
+memory, the first in the low half, and not in the answers. Codes are ordered as the numbers they
+stand for, -0 before +0. A NaN in `low` asks for a NaN, of the same bits if `same_bits`.
+`foreign_runner.py` beside this file is a reader in 100 lines that knows nothing else.
 """
 
 from __future__ import annotations
@@ -32,17 +34,17 @@ def export_cases(
     folder: Path, suites: Sequence[str] = (), filter: str = "", settings: Settings | None = None
 ) -> dict[str, Any]:
     """Write the cases of suites into a folder, and return the manifest."""
-    settings = settings or Settings()
+    chosen = Settings() if settings is None else settings
     (folder / "cases").mkdir(parents=True, exist_ok=True)
     entries = [
         _export(folder, number, case)
-        for number, case in enumerate(select_cases(settings, suites, filter))
+        for number, case in enumerate(select_cases(chosen, suites, filter))
     ]
     manifest = {
         "kind": "reftile-conformance-cases",
         "version": VERSION,
-        "budget": settings.budget,
-        "seed": settings.seed,
+        "budget": chosen.budget,
+        "seed": chosen.seed,
         "widths": WIDTHS,
         "formats": {name: _describe_format(name) for name in FORMATS},
         "cases": entries,
@@ -70,7 +72,7 @@ def _export(folder: Path, number: int, case: Case) -> dict[str, Any]:
     stem = f"cases/{number:05d}"
     (folder / f"{stem}.tile").write_text(program.text, encoding="utf-8")
     arrays = _arrays(program)
-    np.savez_compressed(folder / f"{stem}.npz", **arrays)
+    np.savez_compressed(folder / f"{stem}.npz", allow_pickle=False, **arrays)
     return {
         "id": case.id,
         "suite": case.suite,

@@ -1,7 +1,7 @@
 """The suites under pytest: `pytest --pyargs reftile.conformance --backend interp --suite ops,trap`.
 
-This module is loaded by every pytest run of an environment in which reftile is installed, so it imports nothing
-of reftile until a suite is asked for.
+This module is loaded by every pytest run of an environment in which reftile is installed, so it
+imports nothing of reftile until a suite is asked for.
 """
 
 from __future__ import annotations

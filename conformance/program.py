@@ -102,7 +102,10 @@ class Kernel:
         return ", ".join([first] + [self.zero()] * (rank - 1))
 
     def load(self, name: str, dtype: str, bits: Codes, shape: Shape, blocks: int = 1) -> str:
-        """Add an input buffer and load a tile of it: the whole, or the block's part along axis 0."""
+        """Add an input buffer and load a tile of it:
+
+        the whole, or the block's part along axis 0.
+        """
         if dtype == POINTER:
             number = self.load(name, "i64", bits, shape, blocks)
             return self.let("ptr", f"int_to_ptr {number} : {tile(shape, dtype)}")
@@ -110,7 +113,8 @@ class Kernel:
         value, token = self.name("x"), self.name("t")
         if not shape and dtype not in ("i4", "f4e2m1"):
             self.emit(
-                f"{value}, {token} = load_ptr_tko %{name} {{ordering = weak}} : {tile((), dtype)}, token"
+                f"{value}, {token} = load_ptr_tko %{name} {{ordering = weak}} : "
+                f"{tile((), dtype)}, token"
             )
             return value
         part = shape or (1,)

@@ -1,4 +1,7 @@
-"""Write results for others to read: lines of JSON, JUnit XML, a page with a matrix of operations by types."""
+"""Write results for others to read:
+
+lines of JSON, JUnit XML, a page with a matrix of operations by types.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +111,8 @@ body { font: 14px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70re
 h1 { font-size: 1.4rem; margin: 0 0 .3rem; }
 h2 { font-size: 1.05rem; margin: 2rem 0 .5rem; }
 .meta { color: #596573; margin: 0 0 1rem; }
-.counts span { display: inline-block; padding: .15rem .6rem; margin: 0 .4rem .4rem 0; border-radius: .3rem; }
+.counts span { display: inline-block; padding: .15rem .6rem; margin: 0 .4rem .4rem 0;
+  border-radius: .3rem; }
 table { border-collapse: collapse; }
 th, td { padding: .18rem .5rem; text-align: center; border-bottom: 1px solid #e6e9ee; }
 th { font-weight: 600; color: #38424f; }
@@ -144,7 +148,8 @@ def render_html(runs: Sequence[Results], title: str = "Conformance") -> str:
         parts.append(_render_run(run))
     legend = ", ".join(f"{symbol} {name}" for name, symbol in SYMBOLS.items())
     parts.append(
-        f"<p class='meta'>A cell shows the worst verdict of its cases and how many passed. {legend}.</p>"
+        f"<p class='meta'>A cell shows the worst verdict of its cases and how many passed. "
+        f"{legend}.</p>"
     )
     parts.append("</body></html>")
     return "\n".join(parts)
@@ -153,6 +158,7 @@ def render_html(runs: Sequence[Results], title: str = "Conformance") -> str:
 def _render_run(run: Results) -> str:
     name = html.escape(str(run.backend["name"]))
     device = html.escape(str(run.backend["device"]))
+    version = html.escape(str(run.backend["version"]))
     chips = [
         f"<span class='{verdict}'>{SYMBOLS[verdict]} {count} {verdict}</span>"
         for verdict, count in run.summary().items()
@@ -160,8 +166,9 @@ def _render_run(run: Results) -> str:
     ]
     parts = [
         f"<h2>{name}</h2>",
-        f"<p class='meta'>version {html.escape(str(run.backend['version']))}, {device}; budget {run.budget}, "
-        f"seed {run.seed}, {run.seconds:.1f} s; {run.unsupported_percentage():.1f} % of cells unsupported</p>",
+        f"<p class='meta'>version {version}, {device}; budget {run.budget}, "
+        f"seed {run.seed}, {run.seconds:.1f} s; "
+        f"{run.unsupported_percentage():.1f} % of cells unsupported</p>",
         f"<p class='counts'>{''.join(chips)}</p>",
         _render_matrix(run),
         _render_failures(run),
@@ -203,6 +210,7 @@ def _render_failures(run: Results) -> str:
         first = html.escape(result.message.split("\n", 1)[0])
         parts.append(
             f"<details><summary><span class='{result.verdict.value}'>{result.verdict.value}</span> "
-            f"{html.escape(result.id)}: {first}</summary><pre>{html.escape(result.message)}</pre></details>"
+            f"{html.escape(result.id)}: {first}</summary>"
+            f"<pre>{html.escape(result.message)}</pre></details>"
         )
     return "\n".join(parts)

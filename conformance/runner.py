@@ -116,7 +116,10 @@ class Results:
 
 @dataclass(frozen=True)
 class Waiver:
-    """A known failure: cases whose id matches `pattern` are expected to fail, for a reason with an id."""
+    """A known failure:
+
+    cases whose id matches `pattern` are expected to fail, for a reason with an id.
+    """
 
     pattern: str
     reason: str
@@ -149,7 +152,8 @@ def run_suites(
 ) -> Results:
     """Run suites (all by default) on a backend.
 
-    filter: a regular expression that ids must contain. time_limit: seconds; cases left over are SKIP.
+    filter: a regular expression that ids must contain. time_limit: seconds; cases left over are
+    SKIP.
 
     Raises:
         KeyError: no such backend or suite.
@@ -174,7 +178,10 @@ def select_cases(
 
 
 def select_questions(budget: Budget, filter: str = "") -> list[Question]:
-    """The litmus tests whose ids contain a regular expression; of the generated ones a part if `wimpy`."""
+    """The litmus tests whose ids contain a regular expression;
+
+    of the generated ones a part if `wimpy`.
+    """
     wanted = re.compile(filter)
     found = [q for q in questions() if wanted.search(q.id)]
     if budget != "wimpy" or filter:
@@ -347,7 +354,10 @@ def _judge_outputs(
 
 
 def _is_flushed(answer: Answer, bits: np.ndarray) -> np.ndarray:
-    """Elements that are zeros where a subnormal number is accepted: allowed where a type is flushed."""
+    """Elements that are zeros where a subnormal number is accepted:
+
+    allowed where a type is flushed.
+    """
     f = FORMATS[answer.dtype]
     least = np.uint64(1 << f.mantissa_bits)
     magnitude = np.uint64((1 << (f.width - 1)) - 1)
@@ -365,7 +375,7 @@ def describe(
     if low[i] != high[i]:
         accepted += f" to {element_text(int(high[i]), answer.dtype)}"
     lines = [
-        f"{int(bad.sum())} of {bits.size} elements of `{name}` are wrong; the first is element {i}:",
+        f"{int(bad.sum())} of {bits.size} elements of `{name}` are wrong, element {i} first:",
         f"  found    {element_text(int(bits[i]), answer.dtype)}",
         f"  accepted {accepted}",
     ]

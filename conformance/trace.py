@@ -1,8 +1,8 @@
 """Which ids of the specification have a test, and which tests name an id that does not exist.
 
-Ids: `op.rule` for each rule and each way to be undefined of a record; `op.meaning` for what it computes or does;
-`accuracy.class` for sums; `memory.clause` for the axioms of the memory model; and the rules that the text form, the
-verifier and a checked run name themselves.
+Ids: `op.rule` for each rule and each way to be undefined of a record; `op.meaning` for what it
+computes or does; `accuracy.class` for sums; `memory.clause` for the axioms of the memory model; and
+the rules that the text form, the verifier and a checked run name themselves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from reftile.conformance.suites.registry import SUITES, make_cases
 from reftile.ir.ops import OPS
 
 STRUCTURE = tuple(
-    "text.syntax text.redefined text.too_deep text.unknown_op text.results text.operands text.undefined "
+    "text.syntax text.redefined text.too_deep text.unknown_op text.results text.operands "
+    "text.undefined "
     "text.attribute text.number text.type kernel.duplicate_name kernel.no_return "
     "block.after_terminator block.no_terminator".split()
 )
@@ -73,7 +74,10 @@ def known_ids() -> list[str]:
 
 
 def is_known(id: str, known: Iterable[str]) -> bool:
-    """Whether an id exists: one of `known`, or one that names a port, attribute or region of a record."""
+    """Whether an id exists:
+
+    one of `known`, or one that names a port, attribute or region of a record.
+    """
     if id in known:
         return True
     op, _, rest = id.partition(".")

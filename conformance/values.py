@@ -1,4 +1,7 @@
-"""Numbers to test with: the edges of every type, strata of the wide ones, all values of the narrow ones."""
+"""Numbers to test with:
+
+the edges of every type, strata of the wide ones, all values of the narrow ones.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ LANDMARKS = (
     *(math.e, math.sqrt(2), math.log(2), 0.9999999, 1.0000001, 1e5, 1e10, 1e22, 1e30),
     *(11.09, 16.64, 17.33, 88.72, 87.34, 103.97, 92.2, 709.78, 745.13, 708.4, 36.7, 18.7, 9.0),
 )
-"""Numbers around which functions change: halves, multiples of pi, and where exponentials leave a format."""
+"""Numbers around which functions change:
+
+halves, multiples of pi, and where exponentials leave a format.
+"""
 
 
 def codes_of(numbers: Sequence[float] | NDArray[np.float64], f: Format) -> Codes:
@@ -36,7 +42,7 @@ def codes_of(numbers: Sequence[float] | NDArray[np.float64], f: Format) -> Codes
 
 
 def float_edges(dtype: str) -> Codes:
-    """Zeros, the ends of the subnormal and normal numbers, powers of two, infinities, NaN, with both signs."""
+    """Zeros, ends of subnormal and normal numbers, powers of two, infinities, NaN; both signs."""
     f = FORMATS[dtype]
     one = 1 << f.mantissa_bits
     last = f.max_code
@@ -72,7 +78,7 @@ def landmark_codes(dtype: str) -> Codes:
 
 
 def integer_edges(dtype: str) -> Codes:
-    """Ends of the signed and unsigned range, small numbers, powers of two, patterns, shift amounts."""
+    """Ends of both ranges, small numbers, powers of two, patterns, shift amounts."""
     width = WIDTHS[dtype]
     mask = (1 << width) - 1
     numbers = [0, 1, 2, 3, 5, 7, -1, -2, -3, -7, 10, 100]
@@ -128,7 +134,10 @@ def unary_inputs(dtype: str, budget: Budget, rng: np.random.Generator) -> Codes:
 
 
 def tuples(dtypes: list[str], budget: Budget, rng: np.random.Generator) -> list[Codes]:
-    """Inputs for several operands: edges against edges, and random ones; all pairs of 8-bit types."""
+    """Inputs for several operands:
+
+    edges against edges, and random ones; all pairs of 8-bit types.
+    """
     widths = [WIDTHS[d] for d in dtypes]
     if sum(widths) <= 16 and (budget != "wimpy" or sum(widths) <= 8):
         return _cross([every(d) for d in dtypes])
@@ -150,7 +159,7 @@ def _cross(columns: list[Codes]) -> list[Codes]:
 def small_integers(
     dtype: str, shape: tuple[int, ...], rng: np.random.Generator, top: int = 8
 ) -> Codes:
-    """Integers of at most `top` in magnitude (what the type holds of them), whose sums are exact."""
+    """Integers of at most `top` in magnitude, as far as the type has them: their sums are exact."""
     count = math.prod(shape)
     if not is_float(dtype):
         low = 0 if dtype == "i1" else -min(top, 1 << (WIDTHS[dtype] - 2))

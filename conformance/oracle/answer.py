@@ -14,8 +14,8 @@ from reftile.conformance.oracle.formats import FORMATS, Codes, Mask, is_float, i
 class Limit:
     """How far from the exact result an implementation may lie, for each element.
 
-    An error is accepted up to `ulp` units of the result, up to `absolute`, or up to `relative` times the
-    exact value, whichever allows most. Where `anything`, every result is accepted.
+    An error is accepted up to `ulp` units of the result, up to `absolute`, or up to `relative`
+    times the exact value, whichever allows most. Where `anything`, every result is accepted.
     """
 
     ulp: NDArray[np.float64]
@@ -59,10 +59,10 @@ class Call:
 class Answer:
     """The accepted codes of one result.
 
-    low, high: the least and the greatest accepted number, as codes; equal where one answer is right. A NaN in
-    `low` asks for a NaN.
-    same_bits: NaN are compared bit by bit. undefined: elements without a value (poison). free: elements about which
-    nothing is said.
+    low, high: the least and the greatest accepted number, as codes; equal where one answer is
+    right. A NaN in `low` asks for a NaN.
+    same_bits: NaN are compared bit by bit. undefined: elements without a value (poison). free:
+    elements about which nothing is said.
     """
 
     dtype: str
@@ -79,7 +79,10 @@ class Answer:
 
     @staticmethod
     def moved(dtype: str, bits: Codes) -> Answer:
-        """Elements that an operation only moves: those of f32 and f64 keep their bits, of NaN too."""
+        """Elements that an operation only moves:
+
+        those of f32 and f64 keep their bits, of NaN too.
+        """
         return Answer(dtype, bits, bits, same_bits=dtype in ("f32", "f64") or not is_float(dtype))
 
     def wrong(self, found: Codes) -> Mask:

@@ -26,8 +26,8 @@ class Format:
     """A float format.
 
     max_code: the magnitude of the largest finite number, without the sign.
-    infinity: the code max_code + 1 is an infinity. nan: "above" (codes above that or above max_code),
-    "negative_zero" (the code that would be -0) or "none".
+    infinity: the code max_code + 1 is an infinity. nan: "above" (codes above that or above
+    max_code), "negative_zero" (the code that would be -0) or "none".
     width: bits of an element in memory; unused: low bits of it without meaning.
     """
 
@@ -267,7 +267,10 @@ def round_to(
 
 
 def put(sign: Mask, code: Codes, over: Mask, stays: Mask, f: Format) -> Codes:
-    """Codes from magnitudes; those `over` the largest become it where `stays`, else what stands beyond."""
+    """Codes from magnitudes;
+
+    those `over` the largest become it where `stays`, else what stands beyond.
+    """
     result = join(sign, np.where(over, U(f.max_code), code), f)
     beyond = over & ~stays
     if f.infinity:
@@ -308,7 +311,10 @@ def to_float64(bits: Codes, f: Format) -> NDArray[np.float64]:
 
 
 def reduce_integer(m: int) -> tuple[int, int, bool]:
-    """(m', shift, sticky): the 64 leading bits of a positive integer, m = m' * 2**shift and a little."""
+    """(m', shift, sticky):
+
+    the 64 leading bits of a positive integer, m = m' * 2**shift and a little.
+    """
     extra = m.bit_length() - 64
     if extra <= 0:
         return m, 0, False

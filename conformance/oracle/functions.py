@@ -1,8 +1,8 @@
 """Elementary functions: ranges around the exact value, with as many digits as it takes to decide.
 
 Formats of 16 bits are tested on every value, so their exact values come from long double (64
-significant bits, the C library's own algorithms), trusted to 58; where that leaves a range open, and for
-the wider formats always, mpmath decides.
+significant bits, the C library's own algorithms), trusted to 58; where that leaves a range open,
+and for the wider formats always, mpmath decides.
 """
 
 from __future__ import annotations
@@ -172,8 +172,8 @@ def _ranges(
 
 
 TENDS = {
-    # name: (to what the magnitude of the result tends, from which side: -1 below, 1 above, 2 that of the operand's
-    # sign, -2 the other); in the order in which they are tried
+    # name: (to what the magnitude of the result tends, from which side: -1 below, 1 above, 2 that
+    # of the operand's sign, -2 the other); in the order in which they are tried
     "exp": (("1", 2),),
     "exp2": (("1", 2),),
     "cosh": (("1", 1),),
@@ -189,7 +189,7 @@ TENDS = {
 
 
 def _apart(op: str, x: LongDouble, found: LongDouble) -> LongDouble:
-    """`found`, moved clearly to the right side where it is so near 1, or its operand, that it may equal it.
+    """`found`, moved to the right side where it may equal 1, or its operand, for all we know.
 
     No number of 16 bits, and no end of a range that counts in units, lies as near as that.
     """
@@ -209,7 +209,10 @@ def _number(x: Codes, f: Format) -> Dyadic:
 
 GROWING = {"exp": 1.4427, "exp2": 1.0, "expm1": 1.4427, "sinh": 1.4427, "cosh": 1.4427}
 FLAT = {"tanh": 6, "erf": 3, "expm1": 7}
-"""From which power of two on a function is as good as 1 in magnitude (expm1: on the negative side)."""
+"""From which power of two on a function is as good as 1 in magnitude (expm1:
+
+on the negative side).
+"""
 
 
 def _settle_one(
@@ -238,7 +241,8 @@ def refine_with(
     signs: list[bool] = []
 
     def refine(digits: int) -> tuple[Dyadic, Dyadic]:
-        # The operands have up to 53 bits and exponents of 11: they are exact at every precision used.
+        # The operands have up to 53 bits and exponents of 11: they are exact at every precision
+        # used.
         with mpmath.workprec(digits + 24):
             sign, man, exp, _ = compute()._mpf_
         signs.append(bool(sign))
@@ -320,7 +324,8 @@ def _powers(
         exponent = math.ldexp(n, d) if n.bit_length() + d < 1000 else math.inf * n
         reach = logarithm * exponent if logarithm else 0.0
         if abs(reach) < 2.0**-200 and n:
-            # So near 1 that no format tells; and which side matters only to the sign of the difference.
+            # So near 1 that no format tells; and which side matters only to the sign of the
+            # difference.
             near = ((1 << 3000) + (1 if reach > 0 else -1), -3000)
             low[i], high[i] = settle(lambda _, near=near: (near, near), f, limit, int(i))
             continue

@@ -39,7 +39,10 @@ FLAGS = {"none": (), "nsw": ("signed",), "nuw": ("unsigned",), "nw": ("signed", 
 
 
 def promised(call: Call, exact: Callable[..., int]) -> np.ndarray:
-    """Where a promise of `overflow` is broken: the exact result in a promised reading does not fit."""
+    """Where a promise of `overflow` is broken:
+
+    the exact result in a promised reading does not fit.
+    """
     dtype = call.dtypes[0]
     broken = np.zeros(call.operands[0].size, bool)
     for signedness in FLAGS[call.attribute("overflow", "none")]:

@@ -34,7 +34,10 @@ Refine = Callable[[int], tuple[Dyadic, Dyadic]]
 
 
 def magnitude_code(value: Fraction, f: Format, upwards: bool) -> int:
-    """The code of the nearest magnitude not below (above) a value of at least 0; at most that of infinity."""
+    """The code of the nearest magnitude not below (above) a value of at least 0;
+
+    at most that of infinity.
+    """
     beyond = f.max_code + 1
     if value <= 0:
         return 0
@@ -124,7 +127,8 @@ def settle(refine: Refine, f: Format, limit: Limit, index: int) -> tuple[int, in
         if least == most:
             return least
         if digits > 800:
-            # Undecided after so many digits: a range ends on a code, because the value is that short number.
+            # Undecided after so many digits: a range ends on a code, because the value is that
+            # short number.
             return range_of(_short(below, above), f, limit, index)
         digits *= 2
 
@@ -153,7 +157,7 @@ def answer_from(
 def wide_ranges(
     value: LongDouble, error: float, f: Format, limit: Limit
 ) -> tuple[Codes, Codes, Mask]:
-    """(low, high, undecided) magnitude codes of values known up to a relative error, in long double."""
+    """(low, high, undecided) magnitude codes of long doubles known up to a relative error."""
     magnitude = np.abs(value)
     ends: list[tuple[Codes, Codes]] = []
     for factor in (

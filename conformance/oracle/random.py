@@ -24,12 +24,12 @@ def philox4x32(
 ) -> tuple[int, int, int, int]:
     """Four random words of a counter under a key."""
     a, b, c, d = counter
-    k, l = key
+    low, high = key
     for turn in range(rounds):
         if turn:
-            k, l = k + 0x9E3779B9 & WORD, l + 0xBB67AE85 & WORD
+            low, high = low + 0x9E3779B9 & WORD, high + 0xBB67AE85 & WORD
         left, right = a * 0xD2511F53, c * 0xCD9E8D57
-        a, b, c, d = right >> 32 ^ b ^ k, right & WORD, left >> 32 ^ d ^ l, left & WORD
+        a, b, c, d = right >> 32 ^ b ^ low, right & WORD, left >> 32 ^ d ^ high, left & WORD
     return a, b, c, d
 
 

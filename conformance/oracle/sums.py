@@ -1,8 +1,8 @@
 """Sums of many numbers: exact, with the bounds that follow from the data.
 
-u = 2**-p of the type in which sums are kept, gamma(n) = n u / (1 - n u). Sums are exact fractions; what
-an implementation may return is every number within the bound of the exact sum, and half a unit of the
-result more where it is narrower than the sum.
+u = 2**-p of the type in which sums are kept, gamma(n) = n u / (1 - n u). Sums are exact fractions;
+what an implementation may return is every number within the bound of the exact sum, and half a unit
+of the result more where it is narrower than the sum.
 """
 
 from __future__ import annotations
@@ -92,7 +92,10 @@ def around(exact: Fraction, bound: Fraction, f: Format) -> tuple[int, int]:
 
 
 def nearest(exact: Fraction, f: Format) -> tuple[int, int]:
-    """The number nearest to an exact value, ties to even: for sums in which nothing is rounded before."""
+    """The number nearest to an exact value, ties to even:
+
+    for sums in which nothing is rounded before.
+    """
     below = magnitude_code(abs(exact), f, False)
     above = magnitude_code(abs(exact), f, True)
     if exact == 0:
@@ -111,7 +114,7 @@ def nearest(exact: Fraction, f: Format) -> tuple[int, int]:
 
 def spread(terms: Sequence[Value]) -> str | None:
     """The special value of a sum of these terms, if it has one."""
-    kinds = set(t for t in terms if isinstance(t, str))
+    kinds = {t for t in terms if isinstance(t, str)}
     if not kinds:
         return None
     return kinds.pop() if len(kinds) == 1 else "nan"

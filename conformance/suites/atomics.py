@@ -1,4 +1,7 @@
-"""Cases of read-modify-writes: every mode on every type, elements that meet at one address, orders and scopes."""
+"""Cases of read-modify-writes:
+
+every mode on every type, elements that meet at one address, orders and scopes.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +85,8 @@ def _rmw(settings: Settings, id: str, dtype: str, mode: str, masked: bool, met: 
     arg = _some(settings, id, dtype, count)
     places = rng.permutation(count + 5)[:count]
     if met:
-        # Three elements at one address, in an unknown order: small integers, so that any order gives the same.
+        # Three elements at one address, in an unknown order: small integers, so that any order
+        # gives the same.
         places = np.arange(count) % 5
         memory = values.small_integers(dtype, (count + 5,), rng)
         arg = values.small_integers(dtype, (count,), rng)
@@ -191,7 +195,7 @@ def _orders(settings: Settings) -> Iterator[Case]:
         "atomic_cas_tko",
     ):
         record = definition(op)
-        scopes = [s.optional for s in record.attributes if s.name == "scope"][0]
+        scopes = record.attribute_specs["scope"].optional
         for ordering in record.where["ordering"]:
             for scope in ENUMS["memory_scope"]:
                 if scopes and ordering == "weak" and scope != "tl_blk":
@@ -209,6 +213,7 @@ def _ordered(op: str, ordering: str, scope: str) -> Program:
     first = k.let("t", f"store_ptr_tko %out0, {one} {{ordering = weak}} : token")
     old, token = k.name("old"), k.name("u")
     last, before = 22, 11
+    made = index = ""
     if op in ("load_view_tko", "store_view_tko"):
         view = View("partition", (1,), (1,), (1,), (0,))
         made, index = emit_view(k, view, "i32", "out0")
@@ -226,7 +231,8 @@ def _ordered(op: str, ordering: str, scope: str) -> Program:
         k.emit(f"{token} = {op} {wide}, {made}, {index}, token={first} {{{how}}} : token")
     elif op == "atomic_rmw_tko":
         k.emit(
-            f"{old}, {token} = {op} %out0, {two}, token={first} {{{how}, mode = xchg}} : tile<i32>, token"
+            f"{old}, {token} = {op} %out0, {two}, token={first} {{{how}, mode = xchg}} : "
+            "tile<i32>, token"
         )
     else:
         k.emit(
@@ -234,7 +240,8 @@ def _ordered(op: str, ordering: str, scope: str) -> Program:
         )
     if op in ("store_ptr_tko", "store_view_tko"):
         k.emit(
-            f"{old}, %end = load_ptr_tko %out0, token={token} {{ordering = weak}} : tile<i32>, token"
+            f"{old}, %end = load_ptr_tko %out0, token={token} {{ordering = weak}} : "
+            "tile<i32>, token"
         )
         before = 22
     k.answers["out0"] = Answer.exactly("i32", codes([last]))

@@ -26,8 +26,8 @@ SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (7,), (3, 5), (2, 1, 3), (2, 3,
 class Settings:
     """What all makers are told.
 
-    seed: of all inputs. claims: {(op, dtype): ulp} where a backend claims to be better than it must be. profile:
-    how it adds.
+    seed: of all inputs. claims: {(op, dtype): ulp} where a backend claims to be better than it must
+    be. profile: how it adds.
     """
 
     budget: Budget = "default"
@@ -63,7 +63,7 @@ def element_variables(record: Definition) -> list[str]:
 def type_choices(
     record: Definition, keep: Mapping[str, tuple[str, ...]] | None = None
 ) -> Iterator[dict[str, str]]:
-    """Every combination of element types that `where` allows and no rule forbids for all attributes."""
+    """Every combination of element types that `where` allows and some attributes go with."""
     names = element_variables(record)
     choices = [(keep or {}).get(n, record.where[n]) for n in names]
     for types in product(*choices):

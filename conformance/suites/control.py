@@ -1,4 +1,10 @@
-"""Cases of control flow, blocks, globals, allocation, tokens, promises: small programs, expected numbers by hand."""
+"""Cases of control flow, blocks, globals, allocation, tokens, promises:
+
+small programs, expected numbers by hand.
+"""
+
+# Programs are written as they read; their lines may be long.
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -17,7 +23,8 @@ from reftile.conformance.suites.common import Settings
 class Script:
     """A program and what its buffers hold afterwards.
 
-    head: in front of the kernel. outputs: (name, element type, expected). inputs: (name, element type, contents).
+    head: in front of the kernel. outputs: (name, element type, expected). inputs: (name, element
+    type, contents).
     """
 
     op: str

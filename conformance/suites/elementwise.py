@@ -1,7 +1,8 @@
 """Cases of operations that work on each element by itself, made from their records.
 
-For each combination of element types: one case for each combination of attributes on many values, and one
-for each of a few shapes. Inputs for which the operation is undefined are left out here; they are traps.
+For each combination of element types: one case for each combination of attributes on many values,
+and one for each of a few shapes. Inputs for which the operation is undefined are left out here;
+they are traps.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def _attributes(op: str, types: dict[str, str], settings: Settings) -> Iterator[
     record = definition(op)
     found = list(attribute_choices(record, types))
     if settings.budget == "wimpy" and op in ("ftof", "ftoi", "itof"):
-        # Conversions have hundreds of combinations: some of them, but every mode for some pair of types.
+        # Conversions have hundreds of combinations: some of them, but every mode for some pair of
+        # types.
         pick = settings.rng(f"{op}{types}").permutation(len(found))[:2]
         found = [found[i] for i in sorted(pick.tolist())]
     yield from found
@@ -147,6 +149,9 @@ def _build(
     good = np.arange(answer.size)
     if answer.undefined is not None:
         good = np.flatnonzero(~answer.undefined)
+    if shape is not None and answer.free is not None and not answer.free[good].all():
+        # Few elements: let none of them be one about which nothing is said.
+        good = good[~answer.free[good]]
     blocks, extent = 1, prod(shape or ())
     if shape is None:
         # Copies of the last element fill the last tile. 4-bit elements fill whole bytes.

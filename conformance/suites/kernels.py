@@ -1,14 +1,18 @@
 """Whole kernels: loops over tiles, ragged edges, hand-overs between blocks.
 
-Where data are small integers, every sum is exact and so is the answer. Softmax is held to the bound that
-follows from the limits of its operations.
+Where data are small integers, every sum is exact and so is the answer. Softmax is held to the bound
+that follows from the limits of its operations.
 """
+
+# Programs are written as they read; their lines may be long.
+# ruff: noqa: E501
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -164,7 +168,10 @@ def split_k(rng: np.random.Generator) -> Program:
 
 
 def hand_over(rng: np.random.Generator) -> Program:
-    """A chain of blocks: each waits for the flag of the one before, adds to its data, and releases its own."""
+    """A chain of blocks:
+
+    each waits for the flag of the one before, adds to its data, and releases its own.
+    """
     x = values.random_codes("i32", 4 * 6, rng).reshape(4, 6)
     body = BLOCK + _views("x", (4, 6), (1, 6), "i32") + _views("out", (4, 6), (1, 6), "i32")
     body += """%zero = constant {value = 0} : tile<i32>
@@ -264,7 +271,10 @@ def softmax(rng: np.random.Generator) -> Program:
 
 
 def _softmax_bounds(x: np.ndarray) -> tuple[Codes, Codes]:
-    """Each step's relative error, added up: u |d| of the difference, 2 ulp of exp, gamma of the sum, half a unit."""
+    """Each step's relative error, added up:
+
+    u |d| of the difference, 2 ulp of exp, gamma of the sum, half a unit.
+    """
     u = Fraction(1, 1 << 24)
     low: list[int] = []
     high: list[int] = []
@@ -285,7 +295,7 @@ def _softmax_bounds(x: np.ndarray) -> tuple[Codes, Codes]:
     return codes(low), codes(high)
 
 
-def _fraction(value: mpmath.mpf) -> Fraction:
+def _fraction(value: Any) -> Fraction:
     sign, m, e, _ = value._mpf_
     number = Fraction(int(m)) * Fraction(2) ** int(e)
     return -number if sign else number

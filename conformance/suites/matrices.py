@@ -1,4 +1,7 @@
-"""Cases of matrix products: exact on small integers, within the computed bound on everything else."""
+"""Cases of matrix products:
+
+exact on small integers, within the computed bound on everything else.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ from reftile.conformance.suites.common import (
 )
 
 KINDS = ("integers", "positive", "normal", "cancelling", "wide", "one_hot", "special")
-"""Of data. What small integers do not show (precision), positive numbers do, and the other way round."""
+"""Of data.
+
+What small integers do not show (precision), positive numbers do, and the other way round.
+"""
 EXTENTS: tuple[tuple[Shape, int, int, int], ...] = (
     # batch, m, n, k
     ((), 3, 5, 7),
@@ -36,7 +42,10 @@ EXTENTS: tuple[tuple[Shape, int, int, int], ...] = (
 )
 ORACLES = {"mmaf": mma, "mmaf_scaled": mma, "mmaf_sparse": mma, "mmai": mma_integers}
 FAST_UNIT_BITS = 13
-"""What `fast_acc` may keep of a sum where the target does not say: 13 bits, as some matrix units do."""
+"""What `fast_acc` may keep of a sum where the target does not say:
+
+13 bits, as some matrix units do.
+"""
 
 
 def cases(settings: Settings) -> Iterator[Case]:

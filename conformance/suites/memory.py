@@ -28,7 +28,8 @@ PADDINGS = ("", "zero", "neg_zero", "nan", "pos_inf", "neg_inf")
 class View:
     """A tile view of a buffer, at one index.
 
-    kind: partition, strided or gather_scatter. index: of each axis; for the sparse axis a tuple of rows.
+    kind: partition, strided or gather_scatter. index: of each axis; for the sparse axis a tuple of
+    rows.
     """
 
     kind: str
@@ -194,7 +195,8 @@ def _load(settings: Settings, id: str, view: View, dtype: str, padding: str) -> 
         expected[p] = padding_code(padding, dtype) if place is None else bits[place]
     answer = Answer.moved(dtype, expected)
     if not padding and outside.any():
-        # What is outside is poison, which must not reach an output: put zeros of a known kind there.
+        # What is outside is poison, which must not reach an output: put zeros of a known kind
+        # there.
         mask = k.load("in1", "i1", codes(~outside), view.tile)
         fill = k.load("in2", dtype, bits[:1], (1,) * len(view.tile))
         spread = k.let("b", f"broadcast {fill} : {tile(view.tile, dtype)}")

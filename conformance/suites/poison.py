@@ -1,8 +1,8 @@
-"""Cases of poison: for each operand of each pure operation, which elements of the result one bad element spoils.
+"""Cases of poison: for each operand of each pure operation, what one bad element spoils.
 
-One element of one operand is a masked lane without padding. Four programs follow from it: the whole result is
-stored (a fault), the same with a padding value (no fault), all elements but those that must be poison are
-stored (no fault), and one of those that must be is stored alone (a fault).
+One element of one operand is a masked lane without padding. Four programs follow from it: the whole
+result is stored (a fault), the same with a padding value (no fault), all elements but those that
+must be poison are stored (no fault), and one of those that must be is stored alone (a fault).
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ from reftile.conformance.suites.memory import emit_pointers
 from reftile.conformance.values import codes_of
 
 Spoils = Callable[[int, Mask], Mask]
-"""`spoils(operand, bad)`: which elements of the first result are poison when `bad` ones of the operand are."""
+"""`spoils(operand, bad)`:
+
+which elements of the first result are poison when `bad` ones of the operand are.
+"""
 PREFERRED = ("f32", "i32", "i64", "i16", "f16", "i8", "f64", "bf16", "tf32", "f8e4m3", "i1")
 SHAPE: Shape = (3, 4)
 
@@ -57,7 +60,7 @@ def cases(settings: Settings) -> Iterator[Case]:
     for form in (*_elementwise(), *_structural(), *_lines(), *_products()):
         record = definition(form.op)
         names = [p.name for p in record.operands]
-        for operand, (dtype, shape) in enumerate(form.operands):
+        for operand, (dtype, _) in enumerate(form.operands):
             name = names[min(operand, len(names) - 1)]
             label = f"{name}{operand}" if names.count(name) and operand >= len(names) else name
             spoiled = _spoiled(form, operand)
@@ -254,7 +257,10 @@ def _lines() -> Iterator[Form]:
     yield Form(
         "histogram", [("i32", SHAPE)], ("i32", (5,)), lambda _, bad: np.ones(5, bool), {"bins": 5}
     )
-    body = " combine(%e: tile<f32>, %a: tile<f32>) {\n    %s = addf %a, %e : tile<f32>\n    yield %s\n  }"
+    body = (
+        " combine(%e: tile<f32>, %a: tile<f32>) {\n"
+        "    %s = addf %a, %e : tile<f32>\n    yield %s\n  }"
+    )
     yield Form(
         "reduce",
         [("f32", SHAPE)],
@@ -274,7 +280,7 @@ def _lines() -> Iterator[Form]:
 
 
 def _products() -> Iterator[Form]:
-    """A bad element of `lhs` spoils its row, one of `rhs` its column, one of `acc` its own place."""
+    """A bad element of `lhs` spoils its row, one of `rhs` its column, one of `acc` its place."""
 
     def spoils(op: str, operand: int, bad: Mask) -> Mask:
         rows = {"mmaf_sparse": (0, 1), "mmaf_scaled": (0, 3)}.get(op, (0,))

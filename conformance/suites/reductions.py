@@ -1,4 +1,7 @@
-"""Cases of reductions and scans: exact functions of one and several operands, and sums of floats."""
+"""Cases of reductions and scans:
+
+exact functions of one and several operands, and sums of floats.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ INTS = ("i1", "i8", "i16", "i32", "i64")
 
 @dataclass(frozen=True)
 class Function:
-    """A function to combine with: its body for `%e0 %a0 %e1 ...`, identities, and what it does to codes."""
+    """A function to combine with:
+
+    its body for `%e0 %a0 %e1 ...`, identities, and what it does to codes.
+    """
 
     name: str
     dtypes: tuple[str, ...]
@@ -61,7 +67,10 @@ def _binary(op: str, dtype: str, attributes: str, identity: str, **given: object
 
 
 def _affine() -> Function:
-    """x -> a x + b in i32, first the accumulator's, then the element's: associative, not commutative."""
+    """x -> a x + b in i32, first the accumulator's, then the element's:
+
+    associative, not commutative.
+    """
     body = (
         "%p = muli %e0, %a0 : tile<i32>\n    %q = muli %e0, %a1 : tile<i32>\n"
         "    %s = addi %q, %e1 : tile<i32>\n    yield %p, %s"

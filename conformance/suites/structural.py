@@ -31,8 +31,8 @@ ORACLES = {
 class Form:
     """One way to use an operation.
 
-    operands: (element type, shape) of each. listed: how many of the last are in brackets. named: the name of
-    the last one, if it is an optional operand. given: codes of some operands.
+    operands: (element type, shape) of each. listed: how many of the last are in brackets. named:
+    the name of the last one, if it is an optional operand. given: codes of some operands.
     """
 
     op: str

@@ -1,12 +1,15 @@
 """The suites that are written as text: `reject` and `trap`.
 
-A file of `reject` holds one program that must be refused. A file of `trap` holds the kernels `faulty`, which must
-be stopped while it runs, and `repaired`, which must not. Comments at the top say how:
+A file of `reject` holds one program that must be refused. A file of `trap` holds the kernels
+`faulty`, which must be stopped while it runs, and `repaired`, which must not. Comments at the top
+say how:
 
     // rule: memory.misaligned            -- the rule that must be named
     // grid: 2
-    // argument: f32[8] = arange          -- or zeros, fresh (not to be read before it is written), or codes and
-                                             integers; `f32[8] at 2 = ...` begins 2 bytes behind an aligned address
+    // argument: f32[8] = arange          -- or zeros, fresh (not to be read before it is written),
+    or codes and
+                                             integers; `f32[8] at 2 = ...` begins 2 bytes behind an
+                                             aligned address
     // argument: same as p                -- the memory of an earlier argument
     // argument: i32 = 5                  -- a scalar
 """

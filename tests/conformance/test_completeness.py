@@ -60,7 +60,10 @@ def _prose_behind(op: str) -> bool:
 
 
 def test_elementwise_records_have_an_oracle() -> None:
-    """A new elementwise operation needs a record and an oracle; its cases are made from the record."""
+    """A new elementwise operation needs a record and an oracle;
+
+    its cases are made from the record.
+    """
     known = {*elementwise.ORACLES, *structural.ORACLES, *matrices.ORACLES}
     known |= {"int_to_ptr", "ptr_to_int", "ptr_to_ptr", "offset", "assume"}
     for op in tile_ops():

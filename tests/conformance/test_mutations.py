@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -112,14 +112,12 @@ def test_lost_nan_and_lost_sign_of_zero_are_noticed(
     """A word that may give NaN or -0 has a vector that says so."""
     for change in (lost_nan,) if word in SIGN_IS_FREE else (lost_nan, lost_sign):
         changed = [False]
-        monkeypatch.setitem(
-            ENVIRONMENT, word, mutant(WORDS[word], lambda v, c=change: c(v, changed))
-        )
+        monkeypatch.setitem(ENVIRONMENT, word, mutant(WORDS[word], partial(change, changed)))
         noticed = some_case_fails(MEANINGS[word])
         assert noticed or not changed[0], f"{change.__name__} of {word}"
 
 
-def lost_nan(value: Any, changed: list[bool]) -> Any:
+def lost_nan(changed: list[bool], value: Any) -> Any:
     if isinstance(value, tuple) or np.asarray(value).dtype.kind != "f":
         return value
     nan = np.isnan(value)
@@ -127,7 +125,7 @@ def lost_nan(value: Any, changed: list[bool]) -> Any:
     return np.where(nan, np.asarray(value).dtype.type(0), value)
 
 
-def lost_sign(value: Any, changed: list[bool]) -> Any:
+def lost_sign(changed: list[bool], value: Any) -> Any:
     if isinstance(value, tuple) or np.asarray(value).dtype.kind != "f":
         return value
     zero = (np.asarray(value) == 0) & np.signbit(value)
