@@ -4,7 +4,10 @@ Each function has a list of indices, one for itself and one for each of its oper
 order; an index names an entry of a table, or nothing if it is 0. An entry is a place in a file, or
 a call site: a place in an inlined function with the place that called it.
 
-Source: NVIDIA cuda-tile, the comments of the bytecode reader on the debug section.
+Columns count from 1, but cuda-tile writes those of Python's syntax trees, from 0: they are read so
+for files that end in `.py`.
+
+Source: NVIDIA cuda-tile, the comments of the bytecode reader on the debug section; cuda-tile 1.7.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from reftile.ir.diagnostics import NOWHERE, Source, Span
 COMPILE_UNIT, FILE, LEXICAL_BLOCK, LOCATION, SUBPROGRAM, CALL_SITE = range(1, 7)
 DEEPEST_CALL = 64
 LARGEST_SOURCE_BYTES = 4 << 20
+LARGEST_COLUMN = 1 << 16
 READ_SUFFIXES = frozenset({".py", ".tile"})
 """Files that a diagnosis may quote. A name in a file from elsewhere is not read otherwise."""
 NOT_HERE = "(this file is not here)"
@@ -101,7 +105,7 @@ class DebugInfo:
                 return self._place(name, line, column)
             case 5:
                 name = self._file(self._reference(cursor))
-                return self._place(name, cursor.number(), 1) if name else NOWHERE
+                return self._place(name, cursor.number(), 0) if name else NOWHERE
             case 6:
                 callee = self.span(self._reference(cursor), depth + 1)
                 caller = self.span(self._reference(cursor), depth + 1)
@@ -123,13 +127,18 @@ class DebugInfo:
     def _place(self, name: str, line: int, column: int) -> Span:
         source = self.sources[name] if name in self.sources else _read_source(name)
         self.sources[name] = source
-        column = min(column, 1 << 16)
+        column = min(column + first_column_offset(name), LARGEST_COLUMN)
         if source is not None and source.line(line):
             text = source.line(line)
             start = source.offset(line, min(max(column, 1), len(text)))
             return Span(source, start, start + _length(text, column))
         lost = self.missing.setdefault((name, line), Source(name, NOT_HERE, line))
         return Span(lost, max(column - 1, 0), max(column, 1))
+
+
+def first_column_offset(name: str) -> int:
+    """What is added to a column of this file to count from 1."""
+    return 1 if name.endswith(".py") else 0
 
 
 def _nowhere() -> Iterator[Span]:

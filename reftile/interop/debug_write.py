@@ -12,6 +12,7 @@ from reftile.interop.debug_read import (
     FILE,
     LOCATION,
     SUBPROGRAM,
+    first_column_offset,
 )
 from reftile.interop.emit import pad, put_number, put_table
 from reftile.interop.versions import SUBPROGRAM_FLAGS
@@ -66,7 +67,7 @@ class DebugWriter:
         put_number(out, self.scope)
         self.attributes.string(out, span.source.name)
         put_number(out, span.line)
-        put_number(out, span.column)
+        put_number(out, span.column - first_column_offset(span.source.name))
         place = self._add(out)
         caller = self.location(span.called_from, depth + 1)
         return self._entry(CALL_SITE, place, caller) if caller else place

@@ -58,6 +58,8 @@ VIEWS_SINCE = 3
 """Gather-scatter and strided views came with 13.3."""
 DYNAMIC = -(1 << 63)
 """An extent or stride that is known only at run time."""
+LARGEST_EXTENT = 10**12 - 1
+"""Extents and strides of a tensor view at most, as in text."""
 
 DTYPES_BY_TAG = {tag: DTYPES[name] for name, tag in DTYPE_TAGS.items()}
 PADDINGS = {number: name for name, number in ENUMS["padding"].items()}
@@ -262,8 +264,9 @@ def _dynamic(cursor: Cursor, what: str) -> tuple[int | None, ...]:
     start = cursor.position
     values = cursor.fixed_list(what, 8)
     for value in values:
-        if value < 1 and value != DYNAMIC:
-            raise cursor.error("type", f"{what} are positive, found {value}", start)
+        if not 1 <= value <= LARGEST_EXTENT and value != DYNAMIC:
+            message = f"{what} are 1 to {LARGEST_EXTENT}, found {value}"
+            raise cursor.error("type", message, start)
     return tuple(None if v == DYNAMIC else v for v in values)
 
 

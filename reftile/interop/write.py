@@ -155,7 +155,7 @@ class _Writer:
         types = tuple(a.type for a in kernel.arguments)
         self.attributes.string(out, kernel.name)
         put_number(out, self.types.index(FunctionType(types, ())))
-        hints = kernel.attributes.get("hints")
+        hints = self.without_empty(kernel.attributes.get("hints"))
         flags = KERNEL | (PRIVATE if kernel.attributes.get("private") else 0)
         if self.version >= ENTRY_ARGUMENTS:
             hints = {} if hints is None else hints
@@ -174,6 +174,17 @@ class _Writer:
             self.op(body, op)
         put_number(out, len(body))
         out += body
+
+    def without_empty(self, hints: Attribute | None) -> Attribute | None:
+        """Hints without the empty groups that the version has no name for; they say nothing."""
+        if not isinstance(hints, dict):
+            return hints
+        kept = {
+            name: group
+            for name, group in hints.items()
+            if group or HINTS_SINCE.get(name, 1) <= self.version
+        }
+        return kept if kept or not hints else None
 
     def hints(self, out: bytearray, hints: Attribute) -> None:
         if not isinstance(hints, dict) or not all(isinstance(v, dict) for v in hints.values()):
