@@ -44,7 +44,7 @@ class Launcher:
         addresses = [self._base + offset for offset in self._fields.offsets]
         self._pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
         self._config = self._make_config()
-        self._launches: dict[tuple[bool, ...], Launch] = {}
+        self._launches: dict[tuple[type, ...], Launch] = {}
 
     def _make_config(self) -> Any:
         bindings = driver.bindings()
@@ -65,10 +65,10 @@ class Launcher:
         if len(args) != len(self.plan.arguments):
             names = ", ".join(self.plan.arguments)
             raise fail("cuda.argument", f"the kernel takes ({names}), found {len(args)} values")
-        kinds = tuple(is_torch(a) for a in args)
-        launch = self._launches.get(kinds)
+        types = tuple(map(type, args))
+        launch = self._launches.get(types)
         if launch is None:
-            launch = self._launches[kinds] = self._generate(kinds)
+            launch = self._launches[types] = self._generate(tuple(map(is_torch, args)))
         x, y, z = (*grid, 1, 1)[:3]
         launch(x, y, z, stream, *args)
 
