@@ -23,7 +23,7 @@ class Special(Enum):
 UNINIT, UNKNOWN = Special.UNINIT, Special.UNKNOWN
 Value = int | Special
 
-BinaryOp = Literal["+", "-", "*", "&", "|", "^", "==", "!=", "<", "<=", ">", ">="]
+BinaryOp = Literal["+", "-", "*", "&", "|", "^", ">>", "==", "!=", "<", "<=", ">", ">="]
 BINARY: Mapping[BinaryOp, Callable[[int, int], int]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
@@ -31,6 +31,7 @@ BINARY: Mapping[BinaryOp, Callable[[int, int], int]] = {
     "&": lambda a, b: a & b,
     "|": lambda a, b: a | b,
     "^": lambda a, b: a ^ b,
+    ">>": lambda a, b: a >> b,
     "==": lambda a, b: int(a == b),
     "!=": lambda a, b: int(a != b),
     "<": lambda a, b: int(a < b),
@@ -94,8 +95,29 @@ class IsUninit:
         return f"uninit({self.arg})"
 
 
-Expr = Const | Reg | Bin | IsUninit
+@dataclass(frozen=True, slots=True)
+class Select:
+    """`yes` where the condition is 1, `no` where it is 0; the other one is not looked at."""
+
+    condition: Expr
+    yes: Expr
+    no: Expr
+
+    def __str__(self) -> str:
+        return f"({self.condition} ? {self.yes} : {self.no})"
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """A value that is not defined, whatever was read."""
+
+    def __str__(self) -> str:
+        return "poison"
+
+
+Expr = Const | Reg | Bin | IsUninit | Select | Poison
 TRUE, FALSE = Const(1), Const(0)
+POISON = Poison()
 
 
 def binary(op: BinaryOp, lhs: Expr, rhs: Expr) -> Expr:
@@ -103,7 +125,11 @@ def binary(op: BinaryOp, lhs: Expr, rhs: Expr) -> Expr:
     match lhs, rhs:
         case Const(a), Const(b):
             return Const(BINARY[op](a, b))
-        case (Const(0), _) | (_, Const(0)) if op in ("*", "&"):
+        case (Const(0), _) | (_, Const(0)) if op == "&":
+            return FALSE
+        case (Poison(), _) | (_, Poison()):
+            return POISON
+        case (Const(0), _) | (_, Const(0)) if op == "*":
             return FALSE
         case (Const(0), other) | (other, Const(0)) if op in ("+", "|", "^"):
             return other
@@ -113,6 +139,17 @@ def binary(op: BinaryOp, lhs: Expr, rhs: Expr) -> Expr:
             return TRUE
         case _:
             return Bin(op, lhs, rhs)
+
+
+def select(condition: Expr, yes: Expr, no: Expr) -> Expr:
+    """Return `yes` or `no` by a condition of 0 or 1; of equal ones either, without it."""
+    match condition:
+        case Const(value):
+            return yes if value else no
+        case Poison():
+            return POISON
+        case _:
+            return yes if yes == no else Select(condition, yes, no)
 
 
 def both(lhs: Expr, rhs: Expr) -> Expr:
@@ -130,7 +167,7 @@ def negate(condition: Expr) -> Expr:
 def registers(expr: Expr) -> Iterator[str]:
     """Yield the names of the registers in an expression."""
     match expr:
-        case Const():
+        case Const() | Poison():
             return
         case Reg(name):
             yield name
@@ -139,6 +176,10 @@ def registers(expr: Expr) -> Iterator[str]:
             yield from registers(rhs)
         case IsUninit(arg):
             yield from registers(arg)
+        case Select(condition, yes, no):
+            yield from registers(condition)
+            yield from registers(yes)
+            yield from registers(no)
         case _:
             assert_never(expr)
 
@@ -148,13 +189,17 @@ def constants(expr: Expr) -> Iterator[int]:
     match expr:
         case Const(value):
             yield value
-        case Reg():
+        case Reg() | Poison():
             return
         case Bin(_, lhs, rhs):
             yield from constants(lhs)
             yield from constants(rhs)
         case IsUninit(arg):
             yield from constants(arg)
+        case Select(condition, yes, no):
+            yield from constants(condition)
+            yield from constants(yes)
+            yield from constants(no)
         case _:
             assert_never(expr)
 
@@ -182,6 +227,13 @@ def evaluate(expr: Expr, env: Mapping[str, Value]) -> Value:
         case IsUninit(arg):
             value = evaluate(arg, env)
             return UNKNOWN if value is UNKNOWN else int(value is UNINIT)
+        case Select(condition, yes, no):
+            chosen = evaluate(condition, env)
+            if isinstance(chosen, Special):
+                return chosen
+            return evaluate(yes if chosen else no, env)
+        case Poison():
+            return UNINIT
         case _:
             assert_never(expr)
 
