@@ -8,7 +8,7 @@ whole bytes, but i1 in bits, lowest first, unless all elements are one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,9 @@ from reftile.ir.types import TileType
 DEEPEST = 8
 """Attributes nest this deep at most: hints need three levels."""
 
+LARGEST_CONSTANTS_BYTES = 1 << 28
+"""All constants of a file at most, taken apart: one of the table may be read as many types."""
+
 TF32_UNUSED_BITS = 13
 """Bytecode has the 19 bits of a tf32, we have them at the top of 32."""
 
@@ -54,6 +57,10 @@ class AttributeReader:
     strings: list[str]
     types: TypeTable
     constants: list[Cursor]
+    known: dict[tuple[int, TileType], Dense] = field(
+        default_factory=dict[tuple[int, TileType], Dense]
+    )
+    decoded_bytes: int = 0
 
     def string(self, cursor: Cursor) -> str:
         """Read an index into the string table."""
@@ -154,12 +161,22 @@ class AttributeReader:
     def dense(self, cursor: Cursor, type: TileType) -> Dense:
         """Read an index into the constant table and the constant as `type`."""
         start = cursor.position
-        stored = self.constants[cursor.choice(len(self.constants), "constant")]
+        index = cursor.choice(len(self.constants), "constant")
+        found = self.known.get((index, type))
+        if found is not None:
+            return found
+        stored = self.constants[index]
         data = stored.data[stored.position : stored.end]
         try:
-            return dense_of_bytes(data, type)
+            found = dense_of_bytes(data, type)
         except ValueError as error:
             raise cursor.error("constant", str(error), start) from None
+        self.decoded_bytes += len(found.data)
+        if self.decoded_bytes > LARGEST_CONSTANTS_BYTES:
+            message = f"the constants take more than {LARGEST_CONSTANTS_BYTES} bytes"
+            raise cursor.error("constant", message, start)
+        self.known[index, type] = found
+        return found
 
 
 def dense_of_bytes(data: bytes, type: TileType) -> Dense:

@@ -109,6 +109,8 @@ class DebugInfo:
             case 6:
                 callee = self.span(self._reference(cursor), depth + 1)
                 caller = self.span(self._reference(cursor), depth + 1)
+                if _calls(caller) + _calls(callee) > DEEPEST_CALL:
+                    raise cursor.error("debug", f"calls are nested deeper than {DEEPEST_CALL}")
                 return _called(callee, caller) if caller is not NOWHERE else callee
             case 0 | 1 | 2 | 3:
                 return NOWHERE
@@ -146,13 +148,19 @@ def _nowhere() -> Iterator[Span]:
         yield NOWHERE
 
 
+def _calls(span: Span) -> int:
+    """How many calls a span stands inside."""
+    count = 0
+    while span.called_from is not None:
+        span, count = span.called_from, count + 1
+    return count
+
+
 def _called(callee: Span, caller: Span) -> Span:
     """The span of `callee`, whose outermost call is `caller`."""
-    chain: list[Span] = []
-    inner: Span | None = callee
-    while inner is not None and len(chain) <= DEEPEST_CALL:
-        chain.append(inner)
-        inner = inner.called_from
+    chain = [callee]
+    while chain[-1].called_from is not None:
+        chain.append(chain[-1].called_from)
     for span in reversed(chain):
         caller = Span(span.source, span.start, span.end, caller)
     return caller

@@ -350,12 +350,13 @@ class _Writer:
         for index in indices:
             put_number(out, index)
         put_number(out, len(block.ops))
-        outer = dict(self.values)
+        outer = len(self.values)
         for argument in block.arguments:
             self.values[argument] = len(self.values)
         for op in block.ops:
             self.op(out, op)
-        self.values = outer
+        while len(self.values) > outer:
+            self.values.popitem()
 
 
 def _table(items: dict[bytes, int] | dict[bytes, None], offset_bytes: int) -> bytearray:
