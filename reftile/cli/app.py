@@ -11,6 +11,7 @@ import typer
 
 import reftile.cli.conformance as suites
 import reftile.cli.doctor as machine
+import reftile.cli.explore as exploring
 import reftile.cli.run as running
 from reftile.cli.output import BAD_INPUT, OUR_FAULT, STOPPED, Exit, Output
 from reftile.ir.diagnostics import Bug, ReftileError
@@ -104,6 +105,38 @@ def show(
     """Print a kernel as text: a .tile file canonically, a Python kernel for these arguments."""
     request = running.Request(where, arguments or [], "1", const or [], 0)
     running.show_kernel(Output(json), request, level)
+
+
+@app.command(
+    epilog="Example: reftile explore handover.py:handover --grid 2 i32[1]=zeros i32[1]=zeros"
+)
+def explore(
+    where: Where,
+    arguments: Values = None,
+    grid: Grid = "1",
+    const: Constants = None,
+    exists: Annotated[
+        str, typer.Option(metavar="CONDITION", help="Is this outcome possible? `out[0] == 1`")
+    ] = "",
+    unroll: Annotated[
+        int, typer.Option(min=1, help="Iterations of a loop that waits for a value.")
+    ] = 3,
+    sample: Annotated[
+        int, typer.Option(min=0, help="Sample so many executions, instead of all.")
+    ] = 0,
+    smt: Annotated[
+        bool, typer.Option("--smt", help="Ask a solver (extra `smt`): for larger kernels.")
+    ] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="Draw an execution, a racing one if there is one.")
+    ] = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Find every outcome and race that the memory model permits a kernel of a few events."""
+    request = running.Request(where, arguments or [], grid, const or [], seed)
+    options = exploring.Options(unroll, sample, smt, exists, html)
+    exploring.run(Output(json), request, options)
 
 
 @app.command(epilog="Example: reftile doctor --json")

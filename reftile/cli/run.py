@@ -50,7 +50,10 @@ class Request:
 
 @dataclass(slots=True)
 class Loaded:
-    """A kernel ready to run: `launch(values, **options)` runs it on a list of argument values."""
+    """A kernel ready to run: `launch(values, **options)` runs it on a list of argument values.
+
+    kernel: gives the kernel as IR for such a list, and the values of its arguments.
+    """
 
     name: str
     argument_names: list[str]
@@ -58,6 +61,7 @@ class Loaded:
     grid: tuple[int, int, int]
     launch: Callable[..., Report]
     text: Callable[[], str]
+    kernel: Callable[[list[Any]], tuple[Kernel, list[Any]]]
 
     def arrays(self, values: list[Any]) -> dict[str, NDArray[Any]]:
         """The arrays among `values` by argument name."""
@@ -86,7 +90,15 @@ def load(request: Request, need_arguments: bool = True) -> Loaded:
         return interpret(_alone(module, kernel), grid, values, **options)
 
     grid = parse_grid(request.grid)
-    return Loaded(kernel.name, names, values, grid, launch, lambda: show(module))
+    return Loaded(
+        kernel.name,
+        names,
+        values,
+        grid,
+        launch,
+        lambda: show(module),
+        lambda given: (kernel, given),
+    )
 
 
 def _alone(module: Module, kernel: Kernel) -> Module:
@@ -112,7 +124,13 @@ def _load_python(path: Path, name: str, request: Request) -> Loaded:
         found = specialise(values)
         return interpret(found.kernel, grid, found.values, **options)
 
-    return Loaded(name, unnamed, values, grid, launch, lambda: show(specialise(values).kernel))
+    def as_ir(values: list[Any]) -> tuple[Kernel, list[Any]]:
+        found = specialise(values)
+        return found.kernel, list(found.values)
+
+    return Loaded(
+        name, unnamed, values, grid, launch, lambda: show(specialise(values).kernel), as_ir
+    )
 
 
 def _constants(texts: list[str]) -> dict[str, Any]:
