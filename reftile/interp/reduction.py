@@ -37,7 +37,7 @@ def evaluate_reduce(
     if quick is not None:
         return (Tile(np.asarray(quick(tiles[0].data, axis - rank))),)
     combine = _combine(prepared.op.regions[0], run_region, report)
-    level = [_tile_first(tile, rank, _batch_rank(tiles, rank)) for tile in tiles]
+    level = _tiles_first(tiles, rank)
     while (count := level[0].data.shape[axis]) > 1:
         even = count - count % 2
         before = [_cut(tile, axis, slice(0, even, 2)) for tile in level]
@@ -64,7 +64,7 @@ def evaluate_scan(
         prefixes = at_once.accumulate(data, axis=axis - rank, dtype=data.dtype)
         return (Tile(_along(prefixes, axis - rank, turn)),)
     combine = _combine(prepared.op.regions[0], run_region, report)
-    level = [_cut(_tile_first(t, rank, _batch_rank(tiles, rank)), axis, turn) for t in tiles]
+    level = [_cut(tile, axis, turn) for tile in _tiles_first(tiles, rank)]
     count, distance = level[0].data.shape[axis], 1
     while distance < count:
         before = [_cut(tile, axis, slice(0, count - distance)) for tile in level]
@@ -193,17 +193,17 @@ def _greatest(data: Array, axis: int) -> Array:
 # Axes
 
 
-def _batch_rank(tiles: Sequence[Tile], rank: int) -> int:
-    return max(tile.data.ndim - rank for tile in tiles)
+def _tiles_first(tiles: Sequence[Tile], rank: int) -> list[Tile]:
+    """The axes of the tiles in front of their batch axes, which all have the same extents."""
+    batch = np.broadcast_shapes(*(batch_of(tile.data, rank) for tile in tiles))
+    return [_tile_first(tile, rank, batch) for tile in tiles]
 
 
-def _tile_first(tile: Tile, rank: int, batch_rank: int) -> Tile:
-    """The tile's axes in front of its batch axes, which are filled up with axes of extent 1."""
-
+def _tile_first(tile: Tile, rank: int, batch: tuple[int, ...]) -> Tile:
     def moved(source: Array) -> Array:
-        batch = batch_of(source, rank)
-        filled = source.reshape((1,) * (batch_rank - len(batch)) + source.shape)
-        return np.moveaxis(filled, range(batch_rank, batch_rank + rank), range(rank))
+        shape = source.shape[source.ndim - rank :]
+        filled = np.broadcast_to(source, (*batch, *shape))
+        return np.moveaxis(filled, range(len(batch), len(batch) + rank), range(rank))
 
     return Tile(moved(tile.data), None if tile.poison is None else moved(mask_of(tile)))
 
