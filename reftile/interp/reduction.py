@@ -45,7 +45,7 @@ def evaluate_reduce(
         combined = combine(after, before)
         rest = [_cut(tile, axis, slice(even, count)) for tile in level]
         level = [_joined(*pair, axis) for pair in zip(combined, rest, strict=True)]
-    return tuple(_batch_first(_cut(tile, axis, 0), rank - 1) for tile in level)
+    return tuple(_batch_first(_cut(tile, axis, 0), rank - 1, tiles, rank) for tile in level)
 
 
 def evaluate_scan(
@@ -73,7 +73,7 @@ def evaluate_scan(
         first = [_cut(tile, axis, slice(0, distance)) for tile in level]
         level = [_joined(*pair, axis) for pair in zip(first, combined, strict=True)]
         distance *= 2
-    return tuple(_batch_first(_cut(tile, axis, turn), rank) for tile in level)
+    return tuple(_batch_first(_cut(tile, axis, turn), rank, tiles, rank) for tile in level)
 
 
 def _rank(prepared: Prepared) -> int:
@@ -104,7 +104,10 @@ def _combine(region: Region, run_region: RunRegion | None, report: Report | None
         yielded = run_region(region, tuple(tile for pair in pairs for tile in pair))
         # A region may yield what does not depend on its arguments, and so lacks their axes.
         return tuple(
-            Tile(np.broadcast_to(new.data, old.data.shape), new.poison)
+            Tile(
+                np.broadcast_to(new.data, np.broadcast_shapes(new.data.shape, old.data.shape)),
+                new.poison,
+            )
             for new, old in zip(yielded, elements, strict=True)
         )
 
@@ -194,8 +197,12 @@ def _greatest(data: Array, axis: int) -> Array:
 
 
 def _tiles_first(tiles: Sequence[Tile], rank: int) -> list[Tile]:
-    """The axes of the tiles in front of their batch axes, which all have the same extents."""
-    batch = np.broadcast_shapes(*(batch_of(tile.data, rank) for tile in tiles))
+    """The axes of the tiles in front of their batch axes, which all have the same extents.
+
+    Tiles without batch axes get one of extent 1, in which what the region takes from outside may
+    differ between blocks.
+    """
+    batch = np.broadcast_shapes(*(batch_of(tile.data, rank) for tile in tiles)) or (1,)
     return [_tile_first(tile, rank, batch) for tile in tiles]
 
 
@@ -208,11 +215,13 @@ def _tile_first(tile: Tile, rank: int, batch: tuple[int, ...]) -> Tile:
     return Tile(moved(tile.data), None if tile.poison is None else moved(mask_of(tile)))
 
 
-def _batch_first(tile: Tile, rank: int) -> Tile:
-    """The inverse of `_tile_first`."""
+def _batch_first(tile: Tile, rank: int, sources: Sequence[Tile], source_rank: int) -> Tile:
+    """The inverse of `_tiles_first`; a batch axis that it added and nothing used goes."""
+    added = all(source.data.ndim == source_rank for source in sources)
 
     def moved(source: Array) -> Array:
-        return np.moveaxis(source, range(rank), range(source.ndim - rank, source.ndim))
+        turned = np.moveaxis(source, range(rank), range(source.ndim - rank, source.ndim))
+        return turned[0] if added and turned.shape[0] == 1 else turned
 
     return Tile(moved(tile.data), None if tile.poison is None else moved(mask_of(tile)))
 

@@ -51,3 +51,41 @@ def test_a_tile_that_is_the_same_in_all_blocks(name: str, check: bool) -> None:
     text = REDUCE.replace("OPERATION", operation).replace("RESULT", result)
     interpret(parse(text), 3, [out], check=check)
     assert out.tolist() == [2.0, -2.0, -2.0]
+
+
+CAPTURE = """
+tile kernel @k(%p: tile<ptr<i32>>) {
+  %x, %y, %z = get_tile_block_id : tile<i32>, tile<i32>, tile<i32>
+  %a = constant {value = [1, 2, 3]} : tile<3xi32>
+  %zero = constant {value = 0} : tile<i32>
+  %first = cmpi %x, %zero {predicate = equal, signedness = signed} : tile<i1>
+  %i = constant {value = 2} : tile<i32>
+  OPERATION combine(%e: tile<i32>, %f: tile<i32>) {
+    %sum = addi %f, %e : tile<i32>
+    %s = select %first, %sum, %e : tile<i32>
+    yield %s
+  }
+  RESULT
+  %q = offset %p, %x : tile<ptr<i32>>
+  %t = store_ptr_tko %q, %r {ordering = weak} : token
+  return
+}
+"""
+CAPTURING = {
+    "reduce": ("%r = reduce %a {axis = 0, identities = [0]} : tile<i32>", ""),
+    "scan": (
+        "%c = scan %a {axis = 0, identities = [0]} : tile<3xi32>",
+        "%l = extract %c, [%i] : tile<1xi32>\n  %r = reshape %l : tile<i32>",
+    ),
+}
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3])
+@pytest.mark.parametrize("name", CAPTURING)
+@pytest.mark.parametrize("check", [True, False])
+def test_a_function_that_differs_between_blocks(name: str, check: bool, blocks: int) -> None:
+    operation, result = CAPTURING[name]
+    out = np.zeros(blocks, np.int32)
+    text = CAPTURE.replace("OPERATION", operation).replace("RESULT", result)
+    interpret(parse(text), blocks, [out], check=check)
+    assert out.tolist() == [6, 3, 3][:blocks]
