@@ -242,6 +242,7 @@ def _fork(agent: Agent, step: Step[Block]) -> None:
         threads = warps * agent.threads // agent.warps
         started = Agent(home, list(agent.env), name, warps, threads)
         started.base = started.performed = agent.base
+        started.role = str(label)
         started.replica, started.replicas = replica, replicas
         started.step_count = agent.step_count
         started.cluster_arrivals = agent.cluster_arrivals

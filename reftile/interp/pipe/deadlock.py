@@ -65,12 +65,8 @@ def _whom(kernel: Kernel, agent: Agent) -> str:
     if wait is None or wait.on is None:
         return ""
     labels = {_role_label(op) for op in kernel.walk() if _lets_go(op, wait.on)}
-    found = [
-        a
-        for a in agent.home.agents
-        if str(a.label).rsplit(" ", 1)[0] in labels or a.label in labels
-    ]
-    texts = [f"{a.label} ({_doing(a)})" for a in found if a is not agent]
+    found = [a for a in agent.home.agents if a.role in labels and a is not agent]
+    texts = [f"{a.label} ({_doing(a)})" for a in found]
     return f"; who arrives there: {', '.join(texts) or 'nobody'}"
 
 

@@ -129,9 +129,9 @@ class PipeLaunch(Launch):
 class Agent(Block):
     """A replica of a role, or a block before and behind its roles.
 
-    label: for messages. base: what fork handed on. performed: all that its operations' tokens
-    wait for. products: started and not waited for, oldest first; settled: the token of the others.
-    newest: the product that the next one runs behind.
+    label: for messages; role: without the replica. base: what fork handed on. performed: all that
+    its operations' tokens wait for. products: started and not waited for, oldest first; settled:
+    the token of the others. newest: the product that the next one runs behind.
     """
 
     __slots__ = (
@@ -149,6 +149,7 @@ class Agent(Block):
         "products",
         "replica",
         "replicas",
+        "role",
         "settled",
         "step_count",
         "thread_copies",
@@ -167,7 +168,7 @@ class Agent(Block):
         self.number = self.sequence = self.pending = 0
         self.allocated = []
         self.stuck = -1
-        self.label = label
+        self.label = self.role = label
         self.warps, self.threads = warps, threads
         self.replica, self.replicas = 0, 1
         self.base = self.performed = NOTHING
