@@ -14,7 +14,7 @@ from reftile.interp.model.evaluate import Evaluator, Relation, Space
 from reftile.interp.model.execution import Execution
 from reftile.interp.model.explain import missing_edge
 from reftile.interp.model.relations import spec_model
-from reftile.interp.model.values import Special
+from reftile.interp.model.values import Special, evaluate
 
 COLOURS = {
     "tok": "#888888",
@@ -35,6 +35,8 @@ NAMES = {
 }
 BOX_WIDTH, BOX_HEIGHT, GAP, ROW, MARGIN = 200, 34, 24, 78, 24
 LEGEND_WIDTH = 140
+CHARACTER = 7.4
+"""The width of a character, generously: fonts differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +84,15 @@ class _Drawing:
         self.execution, self.events = execution, execution.events
         self.boxes: dict[int, _Box] = {}
         self.width = self.height = 0.0
+        self.box_width = float(BOX_WIDTH)
         self.edges = edges(execution)
         self._place()
 
     def _place(self) -> None:
         """Give every access a box; init on top, exit at the bottom, blocks as columns between."""
         shown = [u for u in self.events.units if self._shows(u.number)]
+        longest = max((len(line) for u in shown for line in self._lines(u.number)), default=0)
+        self.box_width = max(BOX_WIDTH, longest * CHARACTER + 12)
         x, bottom = float(MARGIN), 0.0
         tops: list[tuple[float, float, str]] = []
         for number, block in enumerate(self.events.program.blocks):
@@ -96,20 +101,20 @@ class _Drawing:
             most = max([sum(u.op == op for u in mine) for op in ops], default=1)
             for row, op in enumerate(ops):
                 for column, unit in enumerate(u for u in mine if u.op == op):
-                    left = x + column * (BOX_WIDTH + 6)
+                    left = x + column * (self.box_width + 6)
                     self._box(unit.number, left, MARGIN + ROW * (row + 1) + 30)
-            width = most * (BOX_WIDTH + 6)
+            width = most * (self.box_width + 6)
             device = f", device {block.device}" if block.device else ""
             tops.append((x, width, f"block {block.name}{device}"))
             x += width + 2 * GAP
             bottom = max(bottom, MARGIN + ROW * (len(ops) + 1) + 30)
         self.columns = tops
-        self.width = max(x, MARGIN + len(COLOURS) * LEGEND_WIDTH)
+        self.width = max(x, MARGIN + len(self._shown_edges()) * LEGEND_WIDTH)
         for role, y in (("init", MARGIN), ("exit", bottom)):
             row = [u for u in shown if u.role == role]
             for column, unit in enumerate(row):
-                self._box(unit.number, MARGIN + column * (BOX_WIDTH + GAP), y)
-            self.width = max(self.width, MARGIN + len(row) * (BOX_WIDTH + GAP))
+                self._box(unit.number, MARGIN + column * (self.box_width + GAP), y)
+            self.width = max(self.width, MARGIN + len(row) * (self.box_width + GAP))
         self.height = max([b.y for b in self.boxes.values()], default=0.0) + BOX_HEIGHT + MARGIN
 
     def _shows(self, number: int) -> bool:
@@ -120,7 +125,8 @@ class _Drawing:
             return happens
         return any(w in unit.writes for w in self.execution.reads_from.values())
 
-    def _box(self, number: int, x: float, y: float) -> None:
+    def _lines(self, number: int) -> tuple[str, str]:
+        """What stands in the box of an access."""
         unit = self.events.units[number]
         access = unit.access
         if unit.role != "op":
@@ -136,14 +142,19 @@ class _Drawing:
             shown = value.value if isinstance(value, Special) else str(value)
             second = f"{second} → {shown}" if second else f"→ {shown}"
         elif access.value is not None:
-            second += f" = {access.value}"
+            stored = evaluate(access.value, dict(self.execution.outcome))
+            second += f" = {stored if isinstance(stored, int) else access.value}"
         elif unit.role == "init":
             buffer, place = self.events.program.buffer(access.location.buffer), access.location
             second = f"= {buffer.contents(place.start, place.size)}"
+        return first, second
+
+    def _box(self, number: int, x: float, y: float) -> None:
+        unit = self.events.units[number]
         races = {e for pair in self.edges["race"] for e in pair}
         is_racing = any(e in races for e in (*unit.reads, *unit.writes))
         fill = "#fee2e2" if is_racing else "#f1f5f9" if unit.role != "op" else "#ffffff"
-        self.boxes[number] = _Box(x, y, (first, second), fill)
+        self.boxes[number] = _Box(x, y, self._lines(number), fill)
 
     # SVG
 
@@ -182,8 +193,8 @@ class _Drawing:
             for n, line in enumerate(box.lines)
         )
         return (
-            f'<rect x="{box.x:.0f}" y="{box.y:.0f}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" '
-            f'rx="4" fill="{box.fill}" stroke="#334155"/>{lines}'
+            f'<rect x="{box.x:.0f}" y="{box.y:.0f}" width="{self.box_width:.0f}" '
+            f'height="{BOX_HEIGHT}" rx="4" fill="{box.fill}" stroke="#334155"/>{lines}'
         )
 
     def _edge(self, name: str, pair: tuple[int, int]) -> str:
@@ -191,7 +202,7 @@ class _Drawing:
         if first is None or second is None or first is second:
             return ""
         # Each relation has a place of its own on a box, so that edges do not lie on one another.
-        shift = BOX_WIDTH * (0.2 + 0.12 * list(COLOURS).index(name))
+        shift = self.box_width * (0.2 + 0.12 * list(COLOURS).index(name))
         x1, x2 = first.x + shift, second.x + shift
         down = first.y < second.y
         y1 = first.y + (BOX_HEIGHT if down else 0)
@@ -210,8 +221,18 @@ class _Drawing:
             f"{dash}{arrow}><title>{NAMES[name]}</title></path>"
         )
 
+    def _shown_edges(self) -> list[str]:
+        """The relations of which at least one edge is drawn: between accesses that have a box."""
+        events = self.events.events
+        drawn = {u.number for u in self.events.units if self._shows(u.number)}
+        return [
+            name
+            for name, pairs in self.edges.items()
+            if any(events[a].unit in drawn and events[b].unit in drawn for a, b in pairs)
+        ]
+
     def _legend(self) -> str:
-        shown = [name for name in COLOURS if self.edges[name]]
+        shown = self._shown_edges()
         return "".join(
             f'<text x="{MARGIN + LEGEND_WIDTH * n}" y="{self.height + 14:.0f}" '
             f'fill="{COLOURS[name]}">{NAMES[name]}</text>'
