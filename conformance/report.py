@@ -106,7 +106,7 @@ SYMBOLS = {
 
 STYLE = """
 :root { color-scheme: light; }
-body { font: 14px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem;
+body { font: 14px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 92rem; padding: 0 1rem;
   color: #1c2430; background: #fff; }
 h1 { font-size: 1.4rem; margin: 0 0 .3rem; }
 h2 { font-size: 1.05rem; margin: 2rem 0 .5rem; }
@@ -114,8 +114,8 @@ h2 { font-size: 1.05rem; margin: 2rem 0 .5rem; }
 .counts span { display: inline-block; padding: .15rem .6rem; margin: 0 .4rem .4rem 0;
   border-radius: .3rem; }
 table { border-collapse: collapse; }
-th, td { padding: .18rem .5rem; text-align: center; border-bottom: 1px solid #e6e9ee; }
-th { font-weight: 600; color: #38424f; }
+th, td { padding: .18rem .4rem; text-align: center; border-bottom: 1px solid #e6e9ee; }
+th { font-weight: 600; font-size: 12px; color: #38424f; }
 thead th { position: sticky; top: 0; background: #fff; border-bottom: 2px solid #ccd3db; }
 tbody th { text-align: left; font: 13px ui-monospace, monospace; }
 td { font-size: 12px; white-space: nowrap; }
