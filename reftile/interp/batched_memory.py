@@ -171,7 +171,8 @@ def _each(batch: Batch, index: list[Any], view: TileView) -> Iterator[tuple[int,
 def _make_load_view(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     type, view_type = op.results[0].type, op.operands[0].type
     assert isinstance(type, TileType) and isinstance(view_type, TileViewType)
-    padding = padding_value(view_type) or 0
+    padding = padding_value(view_type)
+    padding = 0 if padding is None else padding  # which may be -0.0
     dtype = memory_dtype(type.element)
 
     def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
