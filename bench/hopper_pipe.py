@@ -435,7 +435,7 @@ def library_product(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Laun
         return _without_result(lambda: torch.mm(a, b.T, out=out))
     one = torch.ones((), device=DEVICE)
     return _without_result(
-        lambda: torch._scaled_mm(
+        lambda: torch._scaled_mm(  # pyright: ignore[reportPrivateImportUsage]
             a, b.T, one, one, out_dtype=torch.bfloat16, use_fast_accum=True, out=out
         )
     )

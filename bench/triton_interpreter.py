@@ -5,6 +5,9 @@ Prints one JSON object {workload: seconds}, the best of the runs asked for. Trit
 TRITON_INTERPRET when it is imported, so this cannot share a process with a compiled Triton.
 """
 
+# Triton's decorator hides that integers become constants.
+# pyright: reportMissingImports=false, reportArgumentType=false
+
 from __future__ import annotations
 
 import json

@@ -74,7 +74,8 @@ def _fma_is_special(lhs: Array, rhs: Array, acc: Array) -> Array:
 
 def _fma_twice_rounded(lhs: Array, rhs: Array, acc: Array) -> Array:
     product = lhs * rhs
-    # A product of numbers is a number, though it may overflow here: it leaves an infinite addend alone.
+    # A product of numbers is a number, though it may overflow here: it leaves an infinite addend
+    # alone.
     overflowed = np.isinf(product) & np.isfinite(lhs) & np.isfinite(rhs) & np.isinf(acc)
     return np.where(overflowed, acc, product + acc)
 

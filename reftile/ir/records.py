@@ -36,7 +36,8 @@ SPEC = Path(__file__).resolve().parents[2] / "spec"
 HERE = Path(__file__).resolve().parent
 _FENCE = re.compile(r"^```toml (op|enum|class|accuracy)\n(.*?)^```", re.M | re.S)
 _FIELDS = frozenset(
-    "name summary operands attributes results regions where rule undefined levels since until effects "
+    "name summary operands attributes results regions where rule undefined levels since until "
+    "effects "
     "traits meaning "
     "accuracy poison tile_ir targets example notes".split()
 )

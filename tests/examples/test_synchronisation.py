@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import pytest
 
@@ -35,8 +36,9 @@ def test_a_weaker_ordering_races(module: str, name: str, ordering: str):
     text = harness.tile_ir(case)
     assert f"ordering = {ordering}" in text
     weak = parse(text.replace(f"ordering = {ordering}", "ordering = relaxed"), "weak")
+    schedules: list[tuple[Any, int]] = [("program", 0), *case.schedules]
     with pytest.raises(ReftileError) as caught:
-        for schedule, seed in (("program", 0), *case.schedules):
+        for schedule, seed in schedules:
             _, values = harness.specialise(case, dict(case.arguments, **_copies(case)))
             interpret(weak, case.grid, values, schedule=schedule, seed=seed)
     assert caught.value.diagnosis.rule == "race.between_blocks"

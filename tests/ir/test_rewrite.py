@@ -6,11 +6,12 @@ import pytest
 
 from reftile.ir import ops
 from reftile.ir.core import Kernel, Op
-from reftile.ir.diagnostics import Bug, ReftileError
+from reftile.ir.diagnostics import Bug, ReftileError, fail
 from reftile.ir.parse import parse
 from reftile.ir.passes import run_passes
 from reftile.ir.print import show
 from reftile.ir.rewrite import Rewriter, no_match, rewrite
+from reftile.ir.type_text import parse_type
 from reftile.ir.verify import verify
 
 TEXT = """\
@@ -68,17 +69,11 @@ def test_a_value_is_not_replaced_by_one_of_another_type() -> None:
     def wrong(op: Op, rewriter: Rewriter) -> None:
         if not isinstance(op, ops.Addi):
             no_match("not a sum")
-        one = rewriter.before(op).create(ops.Constant, types=[parse_scalar()], value=None)
+        one = rewriter.before(op).create(ops.Constant, types=[parse_type("tile<i32>")], value=None)
         rewriter.replace(op, [one.result])
 
     with pytest.raises(TypeError, match="cannot be replaced"):
         rewrite(parse(TEXT).kernel(), [wrong])
-
-
-def parse_scalar() -> object:
-    from reftile.ir.type_text import parse_type
-
-    return parse_type("tile<i32>")
 
 
 def forget_return(kernel: Kernel, target: str) -> Kernel:
@@ -91,8 +86,6 @@ def crash(kernel: Kernel, target: str) -> Kernel:
 
 
 def refuse(kernel: Kernel, target: str) -> Kernel:
-    from reftile.ir.diagnostics import fail
-
     raise fail("plan.shared_memory", "too much")
 
 
