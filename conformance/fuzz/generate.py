@@ -133,7 +133,7 @@ def _write_body(scope: Scope, buffers: list[Buffer], grid: Grid) -> None:
     block = _write_block_number(writer, grid)
     for buffer in buffers:
         if buffer.role == "private":
-            buffer.base = _own_part(writer, buffer, block)
+            buffer.base, buffer.number = _own_part(writer, buffer, block), block
     blocks = grid[0] * grid[1] * grid[2]
     named = {b.name: b for b in buffers}
     if choices.chance(97):

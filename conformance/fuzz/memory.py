@@ -14,10 +14,11 @@ from typing import Literal
 from reftile.conformance.fuzz.values import INDEX, Shape, Writer
 
 from reftile.ir import ops
-from reftile.ir.core import Value
+from reftile.ir.core import Op, Value
 from reftile.ir.dtypes import DTYPES, DType
 from reftile.ir.types import (
     GatherScatterViewType,
+    Padding,
     PartitionViewType,
     PointerType,
     StridedViewType,
@@ -38,7 +39,7 @@ class Buffer:
         all, always in `mode`; `data`, `flag` and `counter` hand something over; `scratch` is the
         block's own memory.
     part: elements that one block may touch (all of them, for what is shared).
-    base: pointer to the block's part.
+    base: pointer to the block's part. number: of the block, if each has a part.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Buffer:
     parts: int = 1
     mode: str = ""
     base: Value | None = None
+    number: Value | None = None
     fill: Literal["random", "zero"] = "random"
 
     @property
@@ -182,36 +184,61 @@ def _pointers(writer: Writer, base: Value, dtype: DType, offsets: Value, shape: 
 
 
 def _view_route(writer: Writer, buffer: Buffer, distinct: bool) -> Route:
+    """Through a view of the block's part, or of all parts with the block as one index."""
     choices = writer.choices
-    tensor, shape = _tensor(writer, buffer, distinct)
+    whole = buffer.number is not None and choices.chance(50)
+    tensor, shape = _tensor(writer, buffer, distinct, whole)
     rank = len(shape)
-    kind = choices.weighted([("partition", 5), ("strided", 3), ("gather", 2 if rank else 0)])
-    tile = tuple(choices.pick(_tile_sizes(n)) for n in shape)
-    tensor_type = tensor.type
-    assert isinstance(tensor_type, TensorViewType)
+    gathers = 2 if rank and not whole else 0
+    kind = choices.weighted([("partition", 5), ("strided", 3), ("gather", gathers)])
     if kind == "gather":
+        tile = tuple(choices.pick(_tile_sizes(n)) for n in shape)
         return _gather_route(writer, buffer, tensor, shape, tile, distinct)
     dim_map = tuple(choices.shuffled(range(rank)))
+    block = dim_map.index(0) if whole else -1
     sizes = tuple(shape[d] for d in dim_map)
+    tile = tuple(1 if i == block else choices.pick(_tile_sizes(n)) for i, n in enumerate(sizes))
     steps = tile
     if kind == "strided":
-        steps = tuple(choices.pick((t, *range(1, 4))) for t in tile)
+        steps = tuple(
+            1 if i == block else choices.pick((t, *range(1, 4))) for i, t in enumerate(tile)
+        )
     space = [-(-n // s) for n, s in zip(sizes, steps, strict=True)]
     reach = [(c - 1) * s + t for c, s, t in zip(space, steps, tile, strict=True)]
     partial = any(r > n for r, n in zip(reach, sizes, strict=True))
-    padding = _padding(writer, buffer.dtype, partial)
-    if kind == "partition":
-        type: TileViewType = PartitionViewType(tile, tensor_type, dim_map, padding)
-        view = writer.builder.create(ops.MakePartitionView, tensor, types=(type,)).results[0]
-    else:
-        type = StridedViewType(tile, steps, tensor_type, dim_map, padding)
-        view = writer.builder.create(ops.MakeStridedView, tensor, types=(type,)).results[0]
-    writer.used[f"make_{kind}_view"] += 1
+    view = _tile_view(writer, tensor, tile, steps, dim_map, _padding(writer, buffer.dtype, partial))
     if rank and choices.chance(12):
         _ask_extents(writer, tensor, view)
     dtype = DTYPES[choices.pick(INDEX)]
-    index = [writer.as_i32(writer.index_below(min(c, 100)), dtype) for c in space]
+    index = [
+        writer.as_i32(buffer.number if i == block and buffer.number else _tile_at(writer, c), dtype)
+        for i, c in enumerate(space)
+    ]
     return Route(buffer, tile, buffer.dtype, view=view, index=index, partial=partial)
+
+
+def _tile_at(writer: Writer, space: int) -> Value:
+    return writer.index_below(min(space, 100))
+
+
+def _tile_view(
+    writer: Writer,
+    tensor: Value,
+    tile: Shape,
+    steps: Shape,
+    dim_map: Shape,
+    padding: Padding | None,
+) -> Value:
+    """A partition view where tiles lie side by side, else a strided view."""
+    assert isinstance(tensor.type, TensorViewType)
+    cls: type[Op] = ops.MakePartitionView
+    type: TileViewType = PartitionViewType(tile, tensor.type, dim_map, padding)
+    if steps != tile:
+        cls = ops.MakeStridedView
+        type = StridedViewType(tile, steps, tensor.type, dim_map, padding)
+    view = writer.builder.create(cls, tensor, types=(type,)).results[0]
+    writer.used[cls.name] += 1
+    return view
 
 
 def _ask_extents(writer: Writer, tensor: Value, view: Value) -> None:
@@ -230,10 +257,10 @@ def _tile_sizes(extent: int) -> list[int]:
     return [t for t in (4, 2, 1, 3, 8, 16) if t <= max(extent + 1, 2)]
 
 
-def _padding(writer: Writer, dtype: DType, partial: bool):
-    options = ["zero"]
+def _padding(writer: Writer, dtype: DType, partial: bool) -> Padding | None:
+    options: list[Padding] = ["zero"]
     if dtype.is_float and dtype.has_infinity and dtype.has_nan and dtype.has_negative_zero:
-        options += ["neg_zero", "nan", "pos_inf", "neg_inf"]
+        options.extend(("neg_zero", "nan", "pos_inf", "neg_inf"))
     if dtype.name == "f8e8m0":
         options = ["nan"] if partial else []
     if not options or (not partial and writer.choices.chance(60)):
@@ -241,8 +268,8 @@ def _padding(writer: Writer, dtype: DType, partial: bool):
     return writer.choices.pick(options)
 
 
-def _tensor(writer: Writer, buffer: Buffer, distinct: bool) -> tuple[Value, Shape]:
-    """A tensor view of the block's part, and its extents."""
+def _tensor(writer: Writer, buffer: Buffer, distinct: bool, whole: bool) -> tuple[Value, Shape]:
+    """A tensor view of the block's part or, with an axis for the parts, of all; and its extents."""
     choices, room = writer.choices, buffer.part
     rank = choices.weighted([(1, 5), (2, 5), (3, 1), (0, 1)])
     shape: list[int] = []
@@ -263,23 +290,26 @@ def _tensor(writer: Writer, buffer: Buffer, distinct: bool) -> tuple[Value, Shap
         strides = [1] * rank
     if sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) >= room:
         strides = [prod(shape[i + 1 :]) for i in range(rank)]
-    return _make_tensor(writer, buffer, tuple(shape), tuple(strides))
+    if whole:
+        shape, strides = [buffer.parts, *shape], [buffer.part, *strides]
+        return _make_tensor(writer, buffer.argument, buffer.dtype, tuple(shape), tuple(strides))
+    assert buffer.base is not None
+    return _make_tensor(writer, buffer.base, buffer.dtype, tuple(shape), tuple(strides))
 
 
 def _make_tensor(
-    writer: Writer, buffer: Buffer, shape: Shape, strides: Shape
+    writer: Writer, base: Value, dtype: DType, shape: Shape, strides: Shape
 ) -> tuple[Value, Shape]:
     """Some extents and strides are known only at run time."""
     choices = writer.choices
     dynamic = [choices.chance(15) for _ in range(2 * len(shape))]
     sizes = tuple(None if d else n for n, d in zip(shape, dynamic, strict=False))
     steps = tuple(None if d else s for s, d in zip(strides, dynamic[len(shape) :], strict=True))
-    type = TensorViewType(sizes, buffer.dtype, steps)
+    type = TensorViewType(sizes, dtype, steps)
     given = [[n for n, d in zip(shape, sizes, strict=True) if d is None]]
     given.append([s for s, d in zip(strides, steps, strict=True) if d is None])
     operands = [[writer.number(n) for n in numbers] for numbers in given]
-    assert buffer.base is not None
-    view = writer.builder.create(ops.MakeTensorView, buffer.base, *operands, types=(type,))
+    view = writer.builder.create(ops.MakeTensorView, base, *operands, types=(type,))
     writer.used["make_tensor_view"] += 1
     return view.results[0], shape
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from random import Random
 
 import numpy as np
+from reftile.conformance.fuzz.alarm import time_limit
 from reftile.conformance.fuzz.mutate import racy_twins, variants
 from reftile.conformance.fuzz.program import Program
 from reftile.conformance.fuzz.races import Findings, examine
@@ -32,6 +33,8 @@ from reftile.ir.verify import diagnose
 
 Run = tuple[Schedule, int]
 PROGRAM: Run = ("program", 0)
+LONGEST_RUN = 20.0
+"""Seconds; a run takes milliseconds."""
 MORE_SCHEDULES: tuple[Run, ...] = tuple(
     (name, seed) for seed in range(5, 13) for name in ("topo", "adversarial")
 )
@@ -70,7 +73,10 @@ def run(
     """
     arguments, arrays = program.arguments()
     try:
-        launch.interpret(kernel, program.grid, arguments, check=check, schedule=schedule, seed=seed)
+        with time_limit(LONGEST_RUN):
+            launch.interpret(
+                kernel, program.grid, arguments, check=check, schedule=schedule, seed=seed
+            )
     except ReftileError as error:
         found = getattr(error, "diagnoses", None) or [error.diagnosis]
         return Outcome((), tuple(d.rule for d in found), str(error))
@@ -122,6 +128,8 @@ def check_program(
     if not findings.is_racy and findings.conflicts >= 2:
         counts["race-free with conflicts"] += 1
     if findings.is_racy or outcome is None:
+        if settings.wants("batched"):
+            run(program, program.kernel, "program", 0, check=False)
         return findings
     counts["determinate"] += findings.is_determinate
     if findings.is_determinate and settings.wants("batched"):

@@ -237,12 +237,18 @@ def _along(writer: Writer) -> list[Value]:
     else:
         types, extra = [_without(_tile(s), axis) for s in sources], {}
     cls = ops.Scan if scan else ops.Reduce
+    choice = condition(writer, ()) if choices.chance(20) else None
     op = writer.op(cls, sources, types=types, axis=axis, identities=identities, **extra)
     with writer.inside(op.regions[0]) as pairs:
         made = [
             writer.let(f[0], pairs[2 * i + 1], pairs[2 * i], **f[2])
             for i, f in enumerate(functions)
         ]
+        for i, function in enumerate(functions):
+            if choice is not None and function[0] in (ops.Addi, ops.Ori):
+                # One of two functions with the same identity, by a condition from outside.
+                other = writer.let(ops.Xori, pairs[2 * i + 1], pairs[2 * i])
+                made[i] = writer.let(ops.Select, choice, made[i], other)
         writer.op(ops.Yield, made)
     return list(op.results)
 

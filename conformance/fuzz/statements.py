@@ -110,7 +110,7 @@ class _more_buffers:
 def _check(scope: Scope) -> None:
     """An assertion or a promise that always holds, or a text."""
     writer = scope.writer
-    kind = writer.choices.weighted([("assert", 4), ("assume", 4), ("print", 1)])
+    kind = writer.choices.weighted([("assert", 8), ("assume", 8), ("print", 1)])
     if kind == "print":
         value = writer.need(TileType((2,), DTYPES["i32"]))
         writer.op(ops.PrintTko, [value], format="%i")
