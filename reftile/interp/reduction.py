@@ -185,6 +185,8 @@ def _tree(combine: np.ufunc, data: Array, axis: int) -> Array:
 def _greatest(data: Array, axis: int) -> Array:
     if data.shape[axis] == 1:
         return _along(data, axis, 0)
+    # Of a signalling NaN and a number, NumPy gives NaN in some of its loops.
+    data = canonical(data)
     result = np.asarray(np.fmax.reduce(data, axis=axis))
     if (result == 0).any():
         # NumPy gives either of two zeros; +0 is the greater.
