@@ -8,7 +8,7 @@ of the result more where it is narrower than the sum.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -163,12 +163,19 @@ def dot_answer(
     dtype: str,
     exact: bool,
     profile: Profile,
+    factor_bits: int,
 ) -> tuple[list[int], list[int]]:
-    """Ranges for one product of matrices; `columns` is the right operand by columns."""
+    """Ranges for one product of matrices; `columns` is the right operand by columns.
+
+    factor_bits: significant bits of the factors.
+    """
     f = FORMATS[dtype]
     narrow = f.width == 16
     bits = profile.unit_bits or (24 if narrow else f.precision)
     u = Fraction(1, 1 << bits)
+    if 2 * factor_bits > bits:
+        # Products do not fit the accumulator: they may be rounded before they are added.
+        profile = replace(profile, fused=False)
     low: list[int] = []
     high: list[int] = []
     for i, row in enumerate(rows):
@@ -213,7 +220,13 @@ def mma(call: Call) -> Answer:
     profile = call.attributes.get("profile", Profile())
     for a, b, c in zip(lhs, rhs, acc, strict=True):
         ranges = dot_answer(
-            a, transposed(b), c, target, bool(call.attribute("exact", False)), profile
+            a,
+            transposed(b),
+            c,
+            target,
+            bool(call.attribute("exact", False)),
+            profile,
+            FORMATS[call.dtypes[0]].precision,
         )
         low.extend(ranges[0])
         high.extend(ranges[1])
