@@ -12,6 +12,7 @@ import typer
 import reftile.cli.conformance as suites
 import reftile.cli.doctor as machine
 import reftile.cli.explore as exploring
+import reftile.cli.interop as interop
 import reftile.cli.run as running
 from reftile.cli.output import BAD_INPUT, OUR_FAULT, STOPPED, Exit, Output
 from reftile.ir.diagnostics import Bug, ReftileError
@@ -31,7 +32,9 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Where = Annotated[str, typer.Argument(metavar="FILE[:NAME]", help="A .tile file or a Python file.")]
+Where = Annotated[
+    str, typer.Argument(metavar="FILE[:NAME]", help="A .tile, a bytecode or a Python file.")
+]
 Seed = Annotated[int, typer.Option(help="Seed of the schedule and of random arguments.")]
 Values = Annotated[
     list[str] | None,
@@ -137,6 +140,43 @@ def explore(
     request = running.Request(where, arguments or [], grid, const or [], seed)
     options = exploring.Options(unroll, sample, smt, exists, html)
     exploring.run(Output(json), request, options)
+
+
+@app.command("import", epilog="Example: reftile import --check kernels/")
+def import_(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Bytecode files; with --check, folders.")
+    ],
+    check: Annotated[
+        bool, typer.Option("--check", help="Only read and verify; many files may be named.")
+    ] = False,
+    target: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the text to this file.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Print CUDA Tile IR bytecode as text, or check that it is valid."""
+    if check:
+        interop.check_files(Output(json), files)
+    else:
+        interop.import_file(Output(json), files, target)
+
+
+@app.command(epilog="Example: reftile export add.tile --output add.tilebc --tile-ir 13.1")
+def export(
+    where: Where,
+    target: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
+    arguments: Values = None,
+    const: Constants = None,
+    tile_ir: Annotated[
+        str,
+        typer.Option(metavar="13.N", help="Version to write; default: the oldest that will do."),
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Write a kernel as CUDA Tile IR bytecode, or bytecode in another version."""
+    request = running.Request(where, arguments or [], "1", const or [], 0)
+    interop.export(Output(json), request, tile_ir, target)
 
 
 @app.command(epilog="Example: reftile doctor --json")

@@ -1,6 +1,7 @@
 """Kernels and arguments named on the command line.
 
-A kernel is `FILE.tile`, `FILE.tile:name`, or `FILE.py:function`. An argument is one of
+A kernel is `FILE.tile`, `FILE.tile:name`, the same of CUDA Tile IR bytecode, or `FILE.py:function`.
+An argument is one of
 
     f32[64,128]              random numbers (normal, or small integers for an integer type)
     f32[64,128]=VALUE        zeros, ones, arange, random, a number, or uninitialised
@@ -20,6 +21,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from reftile.interop.read import read_bytecode
+from reftile.interop.sections import is_bytecode
 from reftile.ir.core import Kernel, Module
 from reftile.ir.diagnostics import NOWHERE, Diagnosis, ReftileError
 from reftile.ir.dtypes import DTYPES, DType, numpy_dtype
@@ -27,6 +30,8 @@ from reftile.ir.parse import parse
 
 LARGEST_ARRAY_BYTES = 1 << 33
 """An array of the command line at most: beyond it a typing mistake is likelier than a wish."""
+LARGEST_PROGRAM_BYTES = 1 << 28
+BYTECODE_SUFFIXES = (".tilebc", ".tileirbc")
 
 _ARRAY = re.compile(r"(\w+)\[([\d, ]*)\](?:=(.+))?$")
 _NAMED = re.compile(r"([A-Za-z_]\w*)=(.+)$", re.S)
@@ -37,18 +42,20 @@ def bad(message: str, hint: str = "", rule: str = "input") -> ReftileError:
     return ReftileError(Diagnosis(f"cli.{rule}", message, NOWHERE, hint))
 
 
-def read_text(path: Path) -> str:
-    """Return the text of a file.
+def read_bytes(path: Path) -> bytes:
+    """Return the bytes of a file.
 
     Raises:
-        ReftileError: it cannot be read, or is not UTF-8 text.
+        ReftileError: it cannot be read, or is too large to be a program.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            data = file.read(LARGEST_PROGRAM_BYTES + 1)
     except OSError as error:
         raise bad(f"{path}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise bad(f"{path} is not UTF-8 text") from None
+    if len(data) > LARGEST_PROGRAM_BYTES:
+        raise bad(f"{path} has more than {LARGEST_PROGRAM_BYTES} bytes")
+    return data
 
 
 def split_name(where: str) -> tuple[Path, str]:
@@ -60,8 +67,15 @@ def split_name(where: str) -> tuple[Path, str]:
 
 
 def load_module(path: Path) -> Module:
-    """Read a file of text IR."""
-    return parse(read_text(path), str(path))
+    """Read a file of text IR, or of CUDA Tile IR bytecode."""
+    data = read_bytes(path)
+    if path.suffix in BYTECODE_SUFFIXES or is_bytecode(data):
+        return read_bytecode(data, str(path))
+    try:
+        text = data.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise bad(f"{path} is not UTF-8 text") from None
+    return parse(text, str(path))
 
 
 def pick_kernel(module: Module, name: str, path: Path) -> Kernel:

@@ -6,6 +6,7 @@ cannot make a reader reserve more memory than the file is large.
 
 from __future__ import annotations
 
+from reftile.interop.emit import PADDING_BYTE
 from reftile.ir.diagnostics import Diagnosis, ReftileError, Source, Span
 
 LONGEST_NUMBER = 10
@@ -130,8 +131,8 @@ class Cursor:
         self.take(padding)
 
     def finish(self) -> None:
-        """Refuse bytes that nothing has read."""
-        if self.remaining:
+        """Refuse bytes that nothing has read, unless they are padding."""
+        if self.data[self.position : self.end].strip(bytes([PADDING_BYTE])):
             raise self.error("trailing", f"{self.remaining} bytes are left over")
 
 

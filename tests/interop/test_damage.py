@@ -146,6 +146,18 @@ def test_an_empty_file_is_an_empty_module() -> None:
     assert show(read_bytecode(file_of())) == ""
 
 
+def test_sections_may_end_in_padding() -> None:
+    # The writer of NVIDIA's open dialect fills the function section up to a multiple of 8.
+    types = table([bytes([16, 0, 0])], 4)
+    ending = bytes([0x5C, 0, 0])
+    function = bytes([1, 0, 0, 2, 0, len(ending)]) + ending
+    data = file_of((1, table([b"k"], 4)), (5, types), (2, function + b"\xcb" * 7))
+    assert show(read_bytecode(data)) == "tile kernel @k() {\n  return\n}\n"
+    assert refused(file_of((1, table([b"k"], 4)), (5, types), (2, function + b"\xcb\0"))) == (
+        "bytecode.trailing"
+    )
+
+
 def test_a_type_that_contains_itself_is_refused() -> None:
     function_type = bytes([16, 1, 0, 0])
     function = bytes([1, 0, 0, 2, 0, 0])
