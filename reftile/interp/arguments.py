@@ -134,17 +134,23 @@ def _scalar(kernel: Kernel, value: Value, arg: Any) -> Tile:
         raise _bad(
             kernel, f"%{value.name} is a scalar {dtype.name}, found an array of shape {array.shape}"
         )
+    try:
+        exact = float(arg)
+        number = int(arg) if dtype.is_int else 0
+    except (TypeError, ValueError, OverflowError):
+        exact, number = None, 0
+    if exact is None or isinstance(arg, str | bytes | bytearray):
+        raise _bad(kernel, f"%{value.name} takes a number of {dtype.name}, found {arg!r}")
     if dtype.is_int:
-        number = int(array)
-        if number != array or not -(1 << (dtype.bits - 1)) <= number < 1 << dtype.bits:
+        if number != arg or not -(1 << (dtype.bits - 1)) <= number < 1 << dtype.bits:
             raise _bad(kernel, f"{arg!r} does not fit %{value.name}: {dtype.name}")
         if dtype.bits == 1:
             return Tile(np.array(bool(number & 1)))
         low = number & ((1 << dtype.bits) - 1)
         signed = low - (1 << dtype.bits) if low >> (dtype.bits - 1) else low
         return Tile(np.array(signed, dtype.carrier))
-    exact = np.asarray([float(array)], np.float64)
-    return Tile(np.asarray(convert(exact, DTYPES["f64"], dtype), dtype.carrier).reshape(()))
+    found = convert(np.asarray([exact], np.float64), DTYPES["f64"], dtype)
+    return Tile(np.asarray(found, dtype.carrier).reshape(()))
 
 
 # Arrays

@@ -7,8 +7,10 @@ What the kernel stores is in the caller's arrays afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
+from operator import index
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +32,9 @@ from reftile.ir.verify import verify_unless_known
 
 LARGEST_AXIS = (1 << 24) - 1
 """Blocks along one axis of a grid at most."""
+MOST_BLOCKS: dict[str, int] = {"program": 1 << 24, "topo": 1 << 20, "adversarial": 1 << 20}
+"""Blocks of a launch at most, by schedule: more would run for hours, and the schedules that defer
+keep all blocks in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +91,9 @@ def interpret(
     if kernel.level not in ("tile", "pipe"):
         message = f"`{kernel.name}` is a {kernel.level} kernel, and this runs tile and pipe kernels"
         raise ReftileError(Diagnosis("launch.level", message, kernel.span))
+    _check_schedule(schedule, seed)
     verify_unless_known(kernel)
-    extents = _grid(kernel, grid)
+    extents = _grid(kernel, grid, "program" if not check else schedule)
     memory = Memory()
     arguments = bind_arguments(kernel, args, memory)
     with np.errstate(all="ignore"):
@@ -129,11 +135,28 @@ def _kernel_of(program: Module | Kernel, name: str | None) -> tuple[Kernel, Modu
         raise ReftileError(Diagnosis("launch.kernel", f"{message} (kernels: {names})")) from None
 
 
-def _grid(kernel: Kernel, grid: int | Sequence[int]) -> tuple[int, int, int]:
-    sizes = [grid] if isinstance(grid, int) else [int(g) for g in grid]
+def _check_schedule(schedule: object, seed: object) -> None:
+    if schedule not in MOST_BLOCKS:
+        message = f"there is no schedule {schedule!r} (there are: {', '.join(MOST_BLOCKS)})"
+        raise ReftileError(Diagnosis("launch.schedule", message))
+    if not isinstance(seed, int | np.integer):
+        raise ReftileError(Diagnosis("launch.schedule", f"a seed is an integer, found {seed!r}"))
+
+
+def _grid(kernel: Kernel, grid: int | Sequence[int], schedule: Schedule) -> tuple[int, int, int]:
+    try:
+        sizes = [index(g) for g in (grid if isinstance(grid, Iterable) else [grid])]
+    except TypeError:
+        message = f"a grid is made of integers, found {grid!r}"
+        raise ReftileError(Diagnosis("launch.grid", message, kernel.span)) from None
     if not 1 <= len(sizes) <= 3 or not all(1 <= s <= LARGEST_AXIS for s in sizes):
         message = f"a grid has one to three axes of 1 to {LARGEST_AXIS} blocks, found {grid}"
         raise ReftileError(Diagnosis("launch.grid", message, kernel.span))
+    most = MOST_BLOCKS[schedule]
+    if prod(sizes) > most:
+        message = f"{prod(sizes)} blocks; the interpreter runs at most {most} (`{schedule}`)"
+        hint = "launch fewer blocks: the interpreter is for small sizes"
+        raise ReftileError(Diagnosis("launch.grid", message, kernel.span, hint))
     x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z
 

@@ -1,0 +1,65 @@
+"""What `interpret` is given: grids, schedules and scalars that cannot be are diagnosed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reftile.interp.launch import MOST_BLOCKS, interpret
+from reftile.ir.diagnostics import ReftileError
+from reftile.ir.parse import parse
+
+NOTHING = parse("tile kernel @k() {\n  return\n}\n")
+INTEGER = parse("tile kernel @k(%n: tile<i32>) {\n  return\n}\n")
+FLOAT = parse("tile kernel @k(%x: tile<f32>) {\n  return\n}\n")
+
+
+def rule_of(program: Any, grid: Any, args: Any, **options: Any) -> str:
+    with pytest.raises(ReftileError) as error:
+        interpret(program, grid, args, **options)
+    return error.value.diagnosis.rule
+
+
+@pytest.mark.parametrize(
+    "grid", [None, "ab", 1.5, (1.5,), (float("nan"),), (), 0, (1, 1, 1, 1), (1 << 24,)]
+)
+def test_what_is_no_grid_is_diagnosed(grid: Any) -> None:
+    assert rule_of(NOTHING, grid, []) == "launch.grid"
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_grid_that_would_never_end_is_refused(check: bool) -> None:
+    axis = (1 << 24) - 1
+    assert rule_of(NOTHING, (axis, axis, axis), [], check=check) == "launch.grid"
+
+
+def test_a_schedule_that_keeps_all_blocks_at_hand_takes_fewer() -> None:
+    assert rule_of(NOTHING, (MOST_BLOCKS["topo"] + 1,), [], schedule="topo") == "launch.grid"
+
+
+def test_numbers_of_numpy_are_numbers_of_a_grid() -> None:
+    assert interpret(NOTHING, (np.int64(2), np.int32(3)), []).blocks == 6
+    assert interpret(NOTHING, np.int64(2), []).blocks == 2
+
+
+@pytest.mark.parametrize("options", [{"schedule": "random"}, {"seed": "x"}, {"seed": [1]}])
+def test_an_unknown_schedule_or_seed_is_diagnosed(options: Any) -> None:
+    assert rule_of(NOTHING, 1, [], **options) == "launch.schedule"
+
+
+@pytest.mark.parametrize("value", [None, "3", "a", float("nan"), float("inf"), 1.5, 1j, b"1"])
+def test_what_is_no_integer_is_diagnosed(value: Any) -> None:
+    assert rule_of(INTEGER, 1, [value]) == "launch.arguments"
+
+
+@pytest.mark.parametrize("value", [None, "3", 1j, 10**400])
+def test_what_is_no_float_is_diagnosed(value: Any) -> None:
+    assert rule_of(FLOAT, 1, [value]) == "launch.arguments"
+
+
+def test_numbers_of_every_kind_are_scalars() -> None:
+    for value in (3, 3.0, True, np.int8(3), np.float16(3), np.bool_(True)):
+        interpret(INTEGER, 1, [value])
+        interpret(FLOAT, 1, [value])
