@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from reftile.conformance.cases import Argument, Buffer, Bytes, Scalar
 from reftile.conformance.oracle.sums import Profile
+from reftile.conformance.stress import StressConfig, run_on_views
 
 from reftile.interp.arguments import Raw, Uninitialized
 from reftile.interp.launch import interpret
@@ -170,6 +171,26 @@ class BatchedBackend(InterpBackend):
     name, check = "batched", False
 
 
+class ViewBackend(InterpBackend):
+    """The view machine of the memory model, which shows outcomes by chance as a device does."""
+
+    name = "views"
+    most_samples = 200
+
+    def info(self) -> Info:
+        """See `Backend`."""
+        return Info(self.name, version("reftile"), "view machine")
+
+    def supports(self, feature: str) -> bool | str:
+        """See `Backend`."""
+        return feature == "suite:litmus" or "runs litmus tests only"
+
+    def run_litmus(self, test: LitmusTest, iterations: int) -> dict[str, int]:
+        """Samples, fewer than a device would do: each is as stale as the model permits."""
+        found = run_on_views(test, StressConfig(iterations=min(iterations, self.most_samples)))
+        return {"hit": found.hits, "miss": found.runs - found.hits, "racy": 0}
+
+
 def _bind(argument: Argument, memory: dict[str, Bytes]) -> Any:
     if isinstance(argument, Scalar):
         return argument.value
@@ -185,7 +206,7 @@ def _bind(argument: Argument, memory: dict[str, Bytes]) -> Any:
     return Uninitialized(raw) if argument.fresh else raw  # type: ignore[arg-type]
 
 
-BUILT_IN = {"interp": InterpBackend, "batched": BatchedBackend}
+BUILT_IN = {"interp": InterpBackend, "batched": BatchedBackend, "views": ViewBackend}
 
 
 def backend_names() -> list[str]:
