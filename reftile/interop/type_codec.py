@@ -19,8 +19,8 @@ from reftile.interop.versions import (
 )
 from reftile.ir.dtypes import DTYPES, DType
 from reftile.ir.enums import ENUMS
-from reftile.ir.type_text import LARGEST_TILE
 from reftile.ir.types import (
+    LARGEST_TILE,
     TOKEN,
     Element,
     GatherScatterViewType,
@@ -54,6 +54,9 @@ DTYPE_TAGS = {
 }
 POINTER, TILE, TENSOR_VIEW, PARTITION_VIEW, FUNCTION, TOKEN_TAG = 12, 13, 14, 15, 16, 17
 GATHER_SCATTER_VIEW, STRIDED_VIEW, PREVIEW_FLOAT = 20, 21, 130
+MULTICAST, MULTICAST_SINCE = 2, 5
+"""The attribute of pointers to memory of several devices, from 13.5; the others are none (0), from
+13.4, and unicast (1). Found with tileirdisasm 13.5."""
 VIEWS_SINCE = 3
 """Gather-scatter and strided views came with 13.3."""
 DYNAMIC = -(1 << 63)
@@ -67,10 +70,14 @@ PADDINGS = {number: name for name, number in ENUMS["padding"].items()}
 
 @dataclass(frozen=True, slots=True)
 class FunctionType:
-    """The type of a kernel; it is no type of values."""
+    """The type of a kernel; it is no type of values.
+
+    multicast: the numbers of the parameters that are multicast pointers; for writing.
+    """
 
     parameters: tuple[Type, ...]
     results: tuple[Type, ...]
+    multicast: tuple[int, ...] = ()
 
 
 Entry = Type | DType | FunctionType
@@ -154,8 +161,10 @@ class TypeTable:
             case 17:
                 return TOKEN
             case 12:
-                self._pointer_flags(cursor)
-                return PointerType(self.dtype(cursor))
+                flags = self._pointer_flags(cursor)
+                pointer = PointerType(self.dtype(cursor))
+                self._pointer_attribute(cursor, flags)
+                return pointer
             case 13:
                 element = self.element(cursor)
                 return TileType(self._tile_shape(cursor, 8), element)
@@ -185,10 +194,19 @@ class TypeTable:
                 "version", f"{found}, the file is {version_text(self.version)}", start
             )
 
-    def _pointer_flags(self, cursor: Cursor) -> None:
+    def _pointer_flags(self, cursor: Cursor) -> int:
         start = cursor.position
-        if self.version >= POINTER_FLAGS and cursor.number():
-            raise cursor.error("unsupported", "pointers with attributes are not known here", start)
+        flags = cursor.number() if self.version >= POINTER_FLAGS else 0
+        if flags > 1:
+            raise cursor.error("flags", f"unknown flags {flags} of a pointer", start)
+        return flags
+
+    def _pointer_attribute(self, cursor: Cursor, flags: int) -> None:
+        """What is said of a pointer is not kept: which operations use it says the same."""
+        start = cursor.position
+        known = (MULTICAST if self.version >= MULTICAST_SINCE else 0) + 1
+        if flags and cursor.byte() >= known:
+            raise cursor.error("enum", "there is no such attribute of a pointer", start)
 
     def _tile_shape(self, cursor: Cursor, size_bytes: int) -> tuple[int, ...]:
         start = cursor.position
@@ -205,12 +223,13 @@ class TypeTable:
         return shape
 
     def _tensor_view(self, cursor: Cursor) -> TensorViewType:
-        self._pointer_flags(cursor)
+        flags = self._pointer_flags(cursor)
         element = self.element(cursor)
         shape = _dynamic(cursor, "extents")
         strides = _dynamic(cursor, "strides")
         if len(shape) != len(strides):
             raise cursor.error("type", f"{len(shape)} extents and {len(strides)} strides")
+        self._pointer_attribute(cursor, flags)
         return TensorViewType(shape, element, strides)
 
     def _inner_view(self, cursor: Cursor) -> TensorViewType:
@@ -287,26 +306,28 @@ class TypeWriter:
     def __init__(self, version: int) -> None:
         self.version = version
         self.items: dict[bytes, int] = {}
-        self.known: dict[Entry, int] = {}
+        self.known: dict[tuple[Entry, bool], int] = {}
         # NVIDIA's writers begin with these two; readers do not depend on it.
         self.index(DTYPES["i1"])
         self.index(DTYPES["i32"])
 
-    def index(self, entry: Entry) -> int:
+    def index(self, entry: Entry, multicast: bool = False) -> int:
         """Return the index of a type, adding it if it is new.
+
+        multicast: whether the pointer inside, of a tile or view, is a multicast pointer.
 
         Raises:
             CannotWrite: the type does not exist in this version, or in Tile IR.
         """
-        found = self.known.get(entry)
+        found = self.known.get((entry, multicast))
         if found is None:
             # Parts come first, so that an entry refers to earlier ones only.
-            encoded = bytes(self._encode(entry))
+            encoded = bytes(self._encode(entry, multicast))
             found = self.items.setdefault(encoded, len(self.items))
-            self.known[entry] = found
+            self.known[entry, multicast] = found
         return found
 
-    def _encode(self, entry: Entry) -> bytearray:
+    def _encode(self, entry: Entry, multicast: bool) -> bytearray:
         out = bytearray()
         match entry:
             case DType():
@@ -314,28 +335,30 @@ class TypeWriter:
             case PointerType():
                 pointee = self.index(entry.pointee)
                 put_number(out, POINTER)
-                self._no_flags(out, POINTER_FLAGS)
+                self._pointer_flags(out, multicast)
                 put_number(out, pointee)
+                self._pointer_attribute(out, multicast)
             case TileType():
                 for extent in entry.shape:
                     if extent & (extent - 1):
                         raise CannotWrite(f"{entry}: extents are powers of two in Tile IR")
-                element = self.index(entry.element)
+                element = self.index(entry.element, multicast)
                 put_number(out, TILE)
                 put_number(out, element)
                 put_fixed_list(out, entry.shape, 8)
             case TensorViewType():
                 element = self.index(entry.element)
                 put_number(out, TENSOR_VIEW)
-                self._no_flags(out, POINTER_FLAGS)
+                self._pointer_flags(out, multicast)
                 put_number(out, element)
                 for values in (entry.shape, entry.strides):
                     put_fixed_list(out, [DYNAMIC if v is None else v for v in values], 8)
+                self._pointer_attribute(out, multicast)
             case PartitionViewType():
-                self._partition_view(out, entry)
+                self._partition_view(out, entry, multicast)
             case StridedViewType():
                 self._newer_view(entry)
-                tensor = self.index(entry.tensor)
+                tensor = self.index(entry.tensor, multicast)
                 out += bytes([STRIDED_VIEW, entry.padding is not None])
                 put_fixed_list(out, entry.tile, 4)
                 put_fixed_list(out, entry.traversal, 4)
@@ -344,14 +367,15 @@ class TypeWriter:
                 self._padding(out, entry)
             case GatherScatterViewType():
                 self._newer_view(entry)
-                tensor = self.index(entry.tensor)
+                tensor = self.index(entry.tensor, multicast)
                 out += bytes([GATHER_SCATTER_VIEW, entry.padding is not None])
                 put_fixed_list(out, entry.tile, 4)
                 put_number(out, tensor)
                 put_number(out, entry.sparse_dim)
                 self._padding(out, entry)
             case FunctionType():
-                parameters = [self.index(t) for t in entry.parameters]
+                many = entry.multicast
+                parameters = [self.index(t, i in many) for i, t in enumerate(entry.parameters)]
                 put_number(out, FUNCTION)
                 put_numbers(out, parameters)
                 put_numbers(out, [self.index(t) for t in entry.results])
@@ -374,12 +398,18 @@ class TypeWriter:
         if self.version < VIEWS_SINCE:
             raise CannotWrite(f"a {entry.kind}", VIEWS_SINCE)
 
-    def _no_flags(self, out: bytearray, since: int) -> None:
-        if self.version >= since:
-            out.append(0)
+    def _pointer_flags(self, out: bytearray, multicast: bool) -> None:
+        if multicast and self.version < MULTICAST_SINCE:
+            raise CannotWrite("a multicast pointer", MULTICAST_SINCE)
+        if self.version >= POINTER_FLAGS:
+            out.append(multicast)
 
-    def _partition_view(self, out: bytearray, entry: PartitionViewType) -> None:
-        tensor = self.index(entry.tensor)
+    def _pointer_attribute(self, out: bytearray, multicast: bool) -> None:
+        if multicast:
+            out.append(MULTICAST)
+
+    def _partition_view(self, out: bytearray, entry: PartitionViewType, multicast: bool) -> None:
+        tensor = self.index(entry.tensor, multicast)
         put_number(out, PARTITION_VIEW)
         if self.version >= UNIFIED_FLAGS:
             out.append(entry.padding is not None)

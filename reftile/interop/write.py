@@ -11,6 +11,7 @@ from reftile.interop.attribute_codec import HINTS, AttributeWriter
 from reftile.interop.debug_write import DebugWriter
 from reftile.interop.emit import pad, put_fixed_list, put_number, put_table
 from reftile.interop.export import prepare
+from reftile.interop.multicast import find_multicast
 from reftile.interop.read import HAS_HINTS, KERNEL, PRIVATE
 from reftile.interop.sections import (
     CONSTANTS,
@@ -84,6 +85,7 @@ class _Writer:
         self.attributes = AttributeWriter(self.types, {}, {})
         self.debug = DebugWriter(version, self.attributes)
         self.values: dict[Value, int] = {}
+        self.multicast: frozenset[Value] = frozenset()
         self.loops = 0
         self.codings = codings()
 
@@ -152,9 +154,11 @@ class _Writer:
             raise CannotWrite("a private or constant global", GLOBAL_FLAGS)
 
     def kernel(self, out: bytearray, kernel: Kernel) -> None:
+        self.multicast = find_multicast(kernel)
         types = tuple(a.type for a in kernel.arguments)
+        multicast = tuple(i for i, a in enumerate(kernel.arguments) if a in self.multicast)
         self.attributes.string(out, kernel.name)
-        put_number(out, self.types.index(FunctionType(types, ())))
+        put_number(out, self.types.index(FunctionType(types, (), multicast)))
         hints = self.without_empty(kernel.attributes.get("hints"))
         flags = KERNEL | (PRIVATE if kernel.attributes.get("private") else 0)
         if self.version >= ENTRY_ARGUMENTS:
@@ -216,12 +220,11 @@ class _Writer:
         self.check_version(coding, op)
         self.debug.op(op.span)
         put_number(out, coding.code)
-        types = [r.type for r in op.results]
-        types = types[: len(types) - self.hidden_results(op)]
+        results = op.results[: len(op.results) - self.hidden_results(op)]
         if coding.counts_results:
-            put_number(out, len(types))
-        for type in types:
-            put_number(out, self.types.index(type))
+            put_number(out, len(results))
+        for result in results:
+            put_number(out, self.types.index(result.type, result in self.multicast))
         self.flags(out, coding, op)
         self.op_attributes(out, coding, op)
         self.operands(out, coding, op)

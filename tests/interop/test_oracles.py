@@ -13,7 +13,7 @@ from reftile.interop.table import codings
 from reftile.interop.write import oldest_version, write_bytecode
 from reftile.ir.parse import parse
 from reftile.ir.print import show
-from tests.interop.test_write import EXAMPLES, GLOBAL, NOT_IN_TILE_IR, VIEWS, kernel
+from tests.interop.test_write import EXAMPLES, GLOBAL, MULTIMEM, NOT_IN_TILE_IR, VIEWS, kernel
 
 TOOLS = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "bin"
 FILES = sorted((Path(__file__).parent / "data").glob("*.tilebc"))
@@ -70,6 +70,13 @@ def test_a_global_disassembles(tmp_path: Path) -> None:
     path = tmp_path / "global.tilebc"
     path.write_bytes(write_bytecode(parse(GLOBAL), 3))
     assert "constant @table alignment = 16" in disassemble(path)
+
+
+@needs_disassembler
+def test_multimem_operations_get_multicast_pointers(tmp_path: Path) -> None:
+    path = tmp_path / "multimem.tilebc"
+    path.write_bytes(write_bytecode(parse(MULTIMEM)))
+    assert disassemble(path).count("multimem_") == 3
 
 
 def test_operations_are_those_of_cuda_tile() -> None:

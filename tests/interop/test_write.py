@@ -192,6 +192,28 @@ def test_a_view_argument_becomes_pointer_extents_and_strides() -> None:
         interpret(found, 2, [y, 8, 16, 7])
 
 
+MULTIMEM = """\
+tile kernel @k(%arg0: tile<ptr<f32>>, %arg1: tile<i32>) attributes {hints = {}} {
+  %0 = make_tensor_view %arg0, [%arg1], [] : tensor_view<?xf32, strides=[1]>
+  %1 = make_partition_view %0 : partition_view<tile=(16), tensor_view<?xf32, strides=[1]>>
+  %2, %3 = multimem_load_reduce_view_tko %1, [%arg1] {ordering = relaxed, scope = sys, reduction = add} : tile<16xf32>, token
+  %4 = multimem_reduce_view_tko %1, %2, [%arg1], token=%3 {ordering = relaxed, scope = sys, reduction = add, inbounds = [true]} : token
+  %5 = multimem_store_view_tko %1, %2, [%arg1], token=%4 {ordering = weak} : token
+  return
+}
+"""  # noqa: E501
+
+
+def test_multimem_operations_come_back() -> None:
+    assert show(read_bytecode(write_bytecode(parse(MULTIMEM)))) == MULTIMEM
+
+
+def test_a_pointer_is_multicast_or_not() -> None:
+    error = refusal(MULTIMEM.replace("return", "%6 = ptr_to_int %arg0 : tile<i64>\n  return"))
+    assert error.diagnosis.rule == "export.unsupported"
+    assert "`ptr_to_int` uses a pointer" in error.diagnosis.message
+
+
 @pytest.mark.parametrize(
     "text",
     [
