@@ -446,12 +446,16 @@ class _Parser:
 
     def dictionary(self) -> dict[str, Attribute]:
         self.expect("{", "before attributes")
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise self.error("too_deep", f"attributes are nested deeper than {DEEPEST}")
         table: dict[str, Attribute] = {}
         while not self.accept("}"):
             if table:
                 self.expect(",", "between attributes")
             key = self.word("an attribute name")
             table[key] = _plain(self.literal()) if self.accept("=") else True
+        self.depth -= 1
         return table
 
     def literal(self) -> object:

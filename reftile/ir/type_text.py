@@ -9,6 +9,8 @@ from math import prod
 from reftile.ir.define import split_top
 from reftile.ir.dtypes import DTYPES
 from reftile.ir.types import (
+    LARGEST_RANK,
+    LARGEST_TILE,
     TOKEN,
     BarrierType,
     BufferType,
@@ -26,10 +28,6 @@ from reftile.ir.types import (
     TileType,
     Type,
 )
-
-LARGEST_TILE = 1 << 26
-"""Elements of a tile at most: beyond that a text is a mistake, and interpreting it would exhaust
-memory."""
 
 _PADDINGS = frozenset({"zero", "neg_zero", "nan", "pos_inf", "neg_inf"})
 
@@ -109,6 +107,8 @@ def _static(text: str) -> tuple[tuple[int, ...], Element]:
     if any(e is None for e in shape):
         raise BadType(f"`{text}` needs a static shape")
     static = tuple(e for e in shape if e is not None)
+    if len(static) > LARGEST_RANK:
+        raise BadType(f"a tile of rank {len(static)}; at most {LARGEST_RANK} axes are supported")
     if prod(static) > LARGEST_TILE:
         raise BadType(f"`{text}` has {prod(static)} elements; at most {LARGEST_TILE} are supported")
     return static, element

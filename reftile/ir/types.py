@@ -16,6 +16,12 @@ from reftile.ir.dtypes import DType
 Padding = Literal["zero", "neg_zero", "nan", "pos_inf", "neg_inf"]
 Access = Literal["read_write", "read_only", "write_only"]
 
+LARGEST_TILE = 1 << 26
+"""Elements of a tile at most: beyond that a program is a mistake, and interpreting it would exhaust
+memory."""
+LARGEST_RANK = 32
+"""Axes of a tile at most; NumPy has 64, and an operation may need twice those of its operands."""
+
 
 class Type:
     """A type. The subclasses are the whole list; they compare by value."""

@@ -15,7 +15,7 @@ from reftile.ir.expressions import evaluate
 from reftile.ir.match import Mismatch, Names, attribute_names, bind_ports
 from reftile.ir.pipe_rules import check_pipe
 from reftile.ir.simt_rules import check_simt
-from reftile.ir.types import TileType, Type
+from reftile.ir.types import LARGEST_RANK, LARGEST_TILE, TileType, Type
 
 MOST_FINDINGS = 20
 """Findings reported at most; the rest is usually their consequence."""
@@ -138,6 +138,16 @@ class _Checker:
                 f"found in a {self.level} kernel",
                 op,
             )
+        for result in op.results:
+            if isinstance(result.type, TileType) and (
+                result.type.size > LARGEST_TILE or result.type.rank > LARGEST_RANK
+            ):
+                self.report(
+                    "tile.size",
+                    f"a tile has at most {LARGEST_TILE} elements along {LARGEST_RANK} axes, "
+                    f"and `{op.name}` makes {result.type.size} along {result.type.rank}",
+                    op,
+                )
         if definition.targets and self.target and self.target not in definition.targets:
             self.report(
                 f"{op.name}.target",

@@ -99,6 +99,21 @@ def test_deeply_nested_regions_are_refused_not_overflowed() -> None:
     assert error.value.diagnosis.rule == "text.too_deep"
 
 
+def test_deeply_nested_attributes_are_refused_not_overflowed() -> None:
+    for opening in ("{a = ", "["):
+        text = f"tile kernel @deep() {{\n%c = constant {{value = {opening * 5000}"
+        with pytest.raises(ReftileError) as error:
+            parse(text)
+        assert error.value.diagnosis.rule == "text.too_deep"
+
+
+def test_a_tile_of_many_axes_is_refused() -> None:
+    text = f"tile kernel @k() {{\n%c = iota : tile<{'1x' * 200}i32>\nreturn\n}}"
+    with pytest.raises(ReftileError) as error:
+        parse(text)
+    assert error.value.diagnosis.rule == "text.type"
+
+
 def test_every_truncation_of_a_program_is_diagnosed() -> None:
     for end in range(len(SUM) - 3):
         try:
