@@ -8,7 +8,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, cast
 
 import numpy as np
@@ -120,7 +120,10 @@ def _other(t: Trace, function: Any, arguments: Arguments, keywords: Keywords) ->
         )
     if _is_numpy_scalar(function):
         return _typed(t, create.need_dtype(t, function), arguments)
-    hint = "functions written in Python are inlined; others need arguments known when compiling"
+    hint = (
+        "functions written in Python are inlined; of others, those without effects are called "
+        "while compiling, on constants"
+    )
     raise t.error("call", f"{describe(function)} cannot be called in a kernel", hint)
 
 
@@ -135,15 +138,27 @@ def _is_numpy_scalar(function: object) -> bool:
     return isinstance(function, type) and issubclass(function, np.generic)
 
 
+_PURE_MODULES = {"builtins", "math", "cmath", "_operator", "numpy", "numpy._core._multiarray_umath"}
+_IMPURE = {"open", "input", "exec", "eval", "compile", "__import__", "setattr", "delattr", "id"}
+
+
 def _is_computable(function: object) -> bool:
     """Functions that compute from constants and have no effects."""
-    if isinstance(function, (BuiltinFunctionType, np.ufunc)):
+    if isinstance(function, np.ufunc):
         return True
+    if isinstance(function, BuiltinFunctionType):
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, ModuleType):
+            return owner.__name__ in _PURE_MODULES and function.__name__ not in _IMPURE
+        # A method: of a constant, or a class method as int.from_bytes.
+        return type(owner).__module__ == "builtins" or owner is None
     module = getattr(function, "__module__", "") or ""
     if isinstance(function, type):
         return module in ("builtins", "numpy", "fractions", "decimal", "enum") or hasattr(
             function, "__members__"
         )
+    if module.startswith("numpy.random"):
+        return False
     return module.split(".")[0] in ("math", "operator", "numpy", "builtins")
 
 

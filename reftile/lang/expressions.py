@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import cast
@@ -109,8 +110,19 @@ def iterate(frame: Frame, node: ast.AST, value: object) -> list[object]:
             f"{describe(value)} cannot be iterated over",
             "iterate over range(...), or over tuples with ct.static_iter",
         )
-    items = static(frame.trace, lambda: list(cast("Iterable[object]", value)))
-    return cast("list[object]", items)
+    most = frame.trace.options.longest_unrolling
+    items = static(
+        frame.trace, lambda: list(itertools.islice(cast("Iterable[object]", value), most + 1))
+    )
+    found = cast("list[object]", items)
+    if len(found) > most:
+        raise frame.error(
+            node,
+            "unrolled",
+            f"more than {most} items are too many to unroll",
+            "loop over range(...) instead",
+        )
+    return found
 
 
 def _dict(frame: Frame, node: ast.AST) -> object:

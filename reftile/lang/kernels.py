@@ -49,6 +49,12 @@ class KernelFunction:
     ) -> None:
         if not isinstance(function, FunctionType):
             raise fail("lang.kernel", f"@kernel marks functions, found {function!r}")
+        if function.__name__ == "<lambda>" or inspect.iscoroutinefunction(function):
+            raise fail(
+                "lang.kernel",
+                f"@kernel marks functions that `def` defines, found {function!r}",
+                hint="a lambda or a coroutine cannot be a kernel",
+            )
         self.function = function
         self.hints = hints
         self.tokens = tokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any, cast
 
@@ -81,8 +81,36 @@ def static(t: Trace, compute: Callable[[], object]) -> object:
         raise t.error("static", f"{type(error).__name__}: {error}") from None
 
 
+LARGEST_CONSTANT = 1 << 16
+"""Bits of an integer, or items of a sequence, at most: beyond that a constant is a mistake, and
+computing it may exhaust memory."""
+
+
+def _check_size(t: Trace, op: type[ast.operator], x: object, y: object) -> None:
+    """Raise if a constant would be larger than anything that a kernel needs."""
+    size = 0
+    match x, y:
+        case int(), int() if op is ast.Pow:
+            size = x.bit_length() * y if abs(x) > 1 else 0
+        case int(), int() if op is ast.LShift:
+            size = x.bit_length() + y if x else 0
+        case int(), int() if op is ast.Mult:
+            size = x.bit_length() + y.bit_length()
+        case (str() | bytes() | tuple() | list(), int()) if op is ast.Mult:
+            size = len(cast("Sequence[object]", x)) * y
+        case (int(), str() | bytes() | tuple() | list()) if op is ast.Mult:
+            size = len(cast("Sequence[object]", y)) * x
+        case _:
+            pass
+    if size > LARGEST_CONSTANT:
+        unit = "bits" if isinstance(x, int) and isinstance(y, int) else "items"
+        message = f"this constant has {size} {unit}; at most {LARGEST_CONSTANT} are supported"
+        raise t.error("static", message)
+
+
 def binary(t: Trace, op: type[ast.operator], x: object, y: object) -> object:
     """`x op y`."""
+    _check_size(t, op, x, y)
     if not (isinstance(x, Tile) or isinstance(y, Tile) or is_record(x) or is_record(y)):
         sequence, other = items_of(x), items_of(y)
         if sequence is not None and other is not None and op is ast.Add:

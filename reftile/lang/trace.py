@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from reftile.ir.attributes import Attribute, Dense, element_bits
@@ -16,7 +17,7 @@ from reftile.ir.core import Block, Kernel, Op, Value
 from reftile.ir.diagnostics import Diagnosis, ReftileError, Span
 from reftile.ir.dtypes import DType as ElementType
 from reftile.ir.ops import OPS
-from reftile.ir.types import TileType, Type
+from reftile.ir.types import LARGEST_RANK, LARGEST_TILE, TileType, Type
 from reftile.lang.captures import Captures
 from reftile.lang.dtypes import DType
 from reftile.lang.values import Number, Tile, Token, as_items, describe, is_number
@@ -206,6 +207,12 @@ class Trace:
         shape = tuple(self.static_int(item, what) for item in items)
         if any(extent <= 0 for extent in shape):
             raise self.error("shape.positive", f"`{what}` needs positive extents, found {shape}")
+        if prod(shape) > LARGEST_TILE or len(shape) > LARGEST_RANK:
+            raise self.error(
+                "shape.size",
+                f"`{what}` {shape} is too large: a tile has at most {LARGEST_TILE} "
+                f"elements along {LARGEST_RANK} axes",
+            )
         return shape
 
     def static_axis(self, value: object, rank: int, what: str = "axis") -> int:
