@@ -16,6 +16,7 @@ from reftile.interp.model.execution import Execution, Outcome, Race, Result
 from reftile.interp.model.explain import missing_edge
 from reftile.interp.model.explore import explore
 from reftile.interp.model.render import render_html
+from reftile.interp.model.smt import Solver
 from reftile.interp.model.translate import Translation, translate
 from reftile.interp.model.values import BinaryOp, Const, Expr, Reg, binary, evaluate, negate
 from reftile.interp.model.view import ViewMachine
@@ -119,8 +120,6 @@ def _sample(translation: Translation, count: int, seed: int, wanted: Expr | None
 
 
 def _solve(translation: Translation, wanted: Expr | None) -> Findings:
-    from reftile.interp.model.smt import Solver
-
     solver = Solver(translation.program)
     found = Findings("a solver", complete=True)
     racing = solver.find_race()

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from reftile.interp.access import pointee
 from reftile.interp.memory import Memory, memory_dtype
 from reftile.interp.model.block_memory import BlockMemory, Token, guarded, joined
 from reftile.interp.model.events import Edge, Op
@@ -412,7 +413,5 @@ def _bits(value: Name) -> int:
 
 
 def _pointee(value: Name) -> Any:
-    from reftile.interp.access import pointee
-
     assert isinstance(value.type, TileType)
     return pointee(value.type)
