@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from reftile.interop.cursor import Cursor
 from reftile.interop.emit import put_number, put_signed
-from reftile.interop.type_codec import CannotWrite, TypeTable, TypeWriter
+from reftile.interop.type_read import TypeTable
+from reftile.interop.type_write import CannotWrite, TypeWriter
 from reftile.ir import numbers
 from reftile.ir.attributes import Attribute, Dense, element_bits
 from reftile.ir.dtypes import DTYPES, DType

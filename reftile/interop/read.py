@@ -29,7 +29,7 @@ from reftile.interop.sections import (
     read_strings,
 )
 from reftile.interop.table import Coding, PortSlot, codings_by_code
-from reftile.interop.type_codec import TypeTable
+from reftile.interop.type_read import TypeTable
 from reftile.interop.versions import ENTRY_ARGUMENTS, GLOBAL_FLAGS, version_text
 from reftile.ir.attributes import Attribute
 from reftile.ir.core import Block, Kernel, Module, Op, Region, Value

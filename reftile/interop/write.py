@@ -23,7 +23,8 @@ from reftile.interop.sections import (
     TYPES,
 )
 from reftile.interop.table import AttributeSlot, Coding, codings
-from reftile.interop.type_codec import CannotWrite, FunctionType, TypeWriter
+from reftile.interop.type_tags import FunctionType
+from reftile.interop.type_write import CannotWrite, TypeWriter
 from reftile.interop.versions import (
     ENTRY_ARGUMENTS,
     ENUM_VALUES_SINCE,

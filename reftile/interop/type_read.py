@@ -1,25 +1,29 @@
-"""Types in bytecode: a table of them, each a tag and its parts, which name other entries by index.
+"""Types in bytecode: a table of them, each a tag and its parts, which name other entries.
 
-Source: NVIDIA cuda-tile, BytecodeTypeOpcodes.td and Types.td; `cuda.tile._bytecode.type`.
+Source: NVIDIA cuda-tile, Types.td and the bytecode reader; `cuda.tile._bytecode.type`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 from reftile.interop.cursor import Cursor
-from reftile.interop.emit import put_fixed_list, put_number, put_numbers
 from reftile.interop.sections import TYPES, Container, read_table
-from reftile.interop.versions import (
-    DTYPES_SINCE,
-    POINTER_FLAGS,
-    UNIFIED_FLAGS,
-    version_text,
+from reftile.interop.type_tags import (
+    DTYPES_BY_TAG,
+    DYNAMIC,
+    LARGEST_EXTENT,
+    MULTICAST,
+    MULTICAST_SINCE,
+    PADDINGS,
+    VIEWS_SINCE,
+    Entry,
+    FunctionType,
 )
-from reftile.ir.dtypes import DTYPES, DType
-from reftile.ir.enums import ENUMS
+from reftile.interop.versions import DTYPES_SINCE, POINTER_FLAGS, UNIFIED_FLAGS, version_text
+from reftile.ir.dtypes import DType
 from reftile.ir.types import (
+    LARGEST_RANK,
     LARGEST_TILE,
     TOKEN,
     Element,
@@ -34,53 +38,6 @@ from reftile.ir.types import (
     TokenType,
     Type,
 )
-
-DTYPE_TAGS = {
-    "i1": 0,
-    "i8": 1,
-    "i16": 2,
-    "i32": 3,
-    "i64": 4,
-    "f16": 5,
-    "bf16": 6,
-    "f32": 7,
-    "tf32": 8,
-    "f64": 9,
-    "f8e4m3": 10,
-    "f8e5m2": 11,
-    "f8e8m0": 18,
-    "f4e2m1": 19,
-    "i4": 22,
-}
-POINTER, TILE, TENSOR_VIEW, PARTITION_VIEW, FUNCTION, TOKEN_TAG = 12, 13, 14, 15, 16, 17
-GATHER_SCATTER_VIEW, STRIDED_VIEW, PREVIEW_FLOAT = 20, 21, 130
-MULTICAST, MULTICAST_SINCE = 2, 5
-"""The attribute of pointers to memory of several devices, from 13.5; the others are none (0), from
-13.4, and unicast (1). Found with tileirdisasm 13.5."""
-VIEWS_SINCE = 3
-"""Gather-scatter and strided views came with 13.3."""
-DYNAMIC = -(1 << 63)
-"""An extent or stride that is known only at run time."""
-LARGEST_EXTENT = 10**12 - 1
-"""Extents and strides of a tensor view at most, as in text."""
-
-DTYPES_BY_TAG = {tag: DTYPES[name] for name, tag in DTYPE_TAGS.items()}
-PADDINGS = {number: name for name, number in ENUMS["padding"].items()}
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionType:
-    """The type of a kernel; it is no type of values.
-
-    multicast: the numbers of the parameters that are multicast pointers; for writing.
-    """
-
-    parameters: tuple[Type, ...]
-    results: tuple[Type, ...]
-    multicast: tuple[int, ...] = ()
-
-
-Entry = Type | DType | FunctionType
 
 
 class TypeTable:
@@ -211,6 +168,7 @@ class TypeTable:
     def _tile_shape(self, cursor: Cursor, size_bytes: int) -> tuple[int, ...]:
         start = cursor.position
         shape = cursor.fixed_list("extents", size_bytes)
+        _check_rank(cursor, len(shape), start)
         size = 1
         for extent in shape:
             if extent < 1 or extent & (extent - 1):
@@ -275,6 +233,11 @@ class TypeTable:
         return GatherScatterViewType(tile, tensor, sparse_dim, self._padding(cursor, flags))
 
 
+def _check_rank(cursor: Cursor, rank: int, start: int) -> None:
+    if rank > LARGEST_RANK:
+        raise cursor.error("type", f"{rank} axes; at most {LARGEST_RANK} are supported", start)
+
+
 def _name(entry: Entry) -> str:
     return "a function" if isinstance(entry, FunctionType) else f"`{entry}`"
 
@@ -282,144 +245,9 @@ def _name(entry: Entry) -> str:
 def _dynamic(cursor: Cursor, what: str) -> tuple[int | None, ...]:
     start = cursor.position
     values = cursor.fixed_list(what, 8)
+    _check_rank(cursor, len(values), start)
     for value in values:
         if not 1 <= value <= LARGEST_EXTENT and value != DYNAMIC:
             message = f"{what} are 1 to {LARGEST_EXTENT}, found {value}"
             raise cursor.error("type", message, start)
     return tuple(None if v == DYNAMIC else v for v in values)
-
-
-class CannotWrite(ValueError):
-    """A type, attribute or operation has no form in the version that is being written.
-
-    since: the version that could hold it, or 0 if none can.
-    """
-
-    def __init__(self, what: str, since: int = 0) -> None:
-        super().__init__(what)
-        self.since = since
-
-
-class TypeWriter:
-    """Gives every type that is used an index."""
-
-    def __init__(self, version: int) -> None:
-        self.version = version
-        self.items: dict[bytes, int] = {}
-        self.known: dict[tuple[Entry, bool], int] = {}
-        # NVIDIA's writers begin with these two; readers do not depend on it.
-        self.index(DTYPES["i1"])
-        self.index(DTYPES["i32"])
-
-    def index(self, entry: Entry, multicast: bool = False) -> int:
-        """Return the index of a type, adding it if it is new.
-
-        multicast: whether the pointer inside, of a tile or view, is a multicast pointer.
-
-        Raises:
-            CannotWrite: the type does not exist in this version, or in Tile IR.
-        """
-        found = self.known.get((entry, multicast))
-        if found is None:
-            # Parts come first, so that an entry refers to earlier ones only.
-            encoded = bytes(self._encode(entry, multicast))
-            found = self.items.setdefault(encoded, len(self.items))
-            self.known[entry, multicast] = found
-        return found
-
-    def _encode(self, entry: Entry, multicast: bool) -> bytearray:
-        out = bytearray()
-        match entry:
-            case DType():
-                self._dtype(out, entry)
-            case PointerType():
-                pointee = self.index(entry.pointee)
-                put_number(out, POINTER)
-                self._pointer_flags(out, multicast)
-                put_number(out, pointee)
-                self._pointer_attribute(out, multicast)
-            case TileType():
-                for extent in entry.shape:
-                    if extent & (extent - 1):
-                        raise CannotWrite(f"{entry}: extents are powers of two in Tile IR")
-                element = self.index(entry.element, multicast)
-                put_number(out, TILE)
-                put_number(out, element)
-                put_fixed_list(out, entry.shape, 8)
-            case TensorViewType():
-                element = self.index(entry.element)
-                put_number(out, TENSOR_VIEW)
-                self._pointer_flags(out, multicast)
-                put_number(out, element)
-                for values in (entry.shape, entry.strides):
-                    put_fixed_list(out, [DYNAMIC if v is None else v for v in values], 8)
-                self._pointer_attribute(out, multicast)
-            case PartitionViewType():
-                self._partition_view(out, entry, multicast)
-            case StridedViewType():
-                self._newer_view(entry)
-                tensor = self.index(entry.tensor, multicast)
-                out += bytes([STRIDED_VIEW, entry.padding is not None])
-                put_fixed_list(out, entry.tile, 4)
-                put_fixed_list(out, entry.traversal, 4)
-                put_number(out, tensor)
-                put_fixed_list(out, entry.dim_map, 4)
-                self._padding(out, entry)
-            case GatherScatterViewType():
-                self._newer_view(entry)
-                tensor = self.index(entry.tensor, multicast)
-                out += bytes([GATHER_SCATTER_VIEW, entry.padding is not None])
-                put_fixed_list(out, entry.tile, 4)
-                put_number(out, tensor)
-                put_number(out, entry.sparse_dim)
-                self._padding(out, entry)
-            case FunctionType():
-                many = entry.multicast
-                parameters = [self.index(t, i in many) for i, t in enumerate(entry.parameters)]
-                put_number(out, FUNCTION)
-                put_numbers(out, parameters)
-                put_numbers(out, [self.index(t) for t in entry.results])
-            case TokenType():
-                put_number(out, TOKEN_TAG)
-            case _:
-                raise CannotWrite(f"Tile IR has no type {entry}")
-        return out
-
-    def _dtype(self, out: bytearray, dtype: DType) -> None:
-        tag = DTYPE_TAGS.get(dtype.name)
-        if tag is None:
-            raise CannotWrite(f"Tile IR has no element type {dtype.name}")
-        since = DTYPES_SINCE.get(dtype.name, 1)
-        if since > self.version:
-            raise CannotWrite(f"the element type {dtype.name}", since)
-        put_number(out, tag)
-
-    def _newer_view(self, entry: Type) -> None:
-        if self.version < VIEWS_SINCE:
-            raise CannotWrite(f"a {entry.kind}", VIEWS_SINCE)
-
-    def _pointer_flags(self, out: bytearray, multicast: bool) -> None:
-        if multicast and self.version < MULTICAST_SINCE:
-            raise CannotWrite("a multicast pointer", MULTICAST_SINCE)
-        if self.version >= POINTER_FLAGS:
-            out.append(multicast)
-
-    def _pointer_attribute(self, out: bytearray, multicast: bool) -> None:
-        if multicast:
-            out.append(MULTICAST)
-
-    def _partition_view(self, out: bytearray, entry: PartitionViewType, multicast: bool) -> None:
-        tensor = self.index(entry.tensor, multicast)
-        put_number(out, PARTITION_VIEW)
-        if self.version >= UNIFIED_FLAGS:
-            out.append(entry.padding is not None)
-        put_fixed_list(out, entry.tile, 4)
-        put_number(out, tensor)
-        put_fixed_list(out, entry.dim_map, 4)
-        if self.version < UNIFIED_FLAGS:
-            out.append(entry.padding is not None)
-        self._padding(out, entry)
-
-    def _padding(self, out: bytearray, entry: TileViewType) -> None:
-        if entry.padding is not None:
-            out.append(ENUMS["padding"][entry.padding])
