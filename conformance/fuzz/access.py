@@ -11,7 +11,7 @@ from reftile.conformance.fuzz.values import Writer
 from reftile.ir import ops
 from reftile.ir.core import Op, Value
 from reftile.ir.dtypes import DTYPES, DType
-from reftile.ir.types import TileType
+from reftile.ir.types import PointerType, TileType
 
 MODES = {
     "i32": ("add", "and", "or", "xor", "max", "min", "umax", "umin"),
@@ -252,6 +252,4 @@ def scratch(writer: Writer, accesses: Accesses, dtype: DType) -> Buffer:
 
 
 def _pointer(dtype: DType) -> TileType:
-    from reftile.ir.types import PointerType
-
     return TileType((), PointerType(dtype))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 
 from reftile.conformance.fuzz.values import Shape, Writer
@@ -228,8 +228,3 @@ GUARDS: dict[str, Guard] = {
     "ftoi": _guard_truncation,
 }
 """By operation: how its operands are made such that its result is defined."""
-
-
-def names(classes: Sequence[type[Op]]) -> list[str]:
-    """The names of operations."""
-    return [c.name for c in classes]

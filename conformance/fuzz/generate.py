@@ -136,7 +136,7 @@ def _write_body(scope: Scope, buffers: list[Buffer], grid: Grid) -> None:
             buffer.base, buffer.number = _own_part(writer, buffer, block), block
     blocks = grid[0] * grid[1] * grid[2]
     named = {b.name: b for b in buffers}
-    if choices.chance(97):
+    if choices.below(30) < 29:  # here the simplest is to have some
         _write_conflicts(scope)
     if "message" in named and choices.chance(50):
         _write_message(scope, named, block, blocks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 
+from reftile.conformance.fuzz.choices import seeded
 from reftile.conformance.fuzz.copying import copy_kernel
 from reftile.conformance.fuzz.program import Program
 from reftile.conformance.fuzz.races import Findings, examine
@@ -14,7 +15,7 @@ from reftile.conformance.fuzz.values import SCALAR_I32
 
 from reftile.ir import ops
 from reftile.ir.attributes import Dense
-from reftile.ir.core import Block, Kernel, Op, Value
+from reftile.ir.core import Block, Kernel, Op, Region, Value
 from reftile.ir.dtypes import DTYPES
 from reftile.ir.types import TOKEN, PointerType, TileType, TokenType
 
@@ -96,8 +97,6 @@ def _narrow(op: Op) -> None:
 
 def variants(program: Program, random: Random) -> Iterator[Change]:
     """Kernels that must give the same bits as the program's: a name and the kernel."""
-    from reftile.conformance.fuzz.choices import seeded
-
     for policy in ("chain", "minimal"):
         if policy != program.policy:
             choices = seeded(random.randrange(1 << 30))
@@ -158,8 +157,6 @@ def _add_dead_branch(kernel: Kernel, program: Program, random: Random) -> bool:
     inside = Block()
     for op in (value, store, ops.Yield(((),))):
         inside.append(op)
-    from reftile.ir.core import Region
-
     branch = ops.If((never.results[0],), (), {}, (Region(inside),))
     # In front of everything, in the middle, or at the end.
     at = random.randrange(len(body.ops))
@@ -224,6 +221,3 @@ def _wait_too(block: Block, op: Op, token: Value) -> None:
         block.insert_before(op, join)
         token = join.results[0]
     op.arguments = (*op.arguments[:-1], token)
-
-
-__all__ = ["racy_twins", "variants"]

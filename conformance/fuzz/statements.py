@@ -17,7 +17,7 @@ from reftile.conformance.fuzz.access import (
 from reftile.conformance.fuzz.elementwise import write_elementwise
 from reftile.conformance.fuzz.memory import Buffer, make_route
 from reftile.conformance.fuzz.shaped import condition, write_shaped
-from reftile.conformance.fuzz.values import COMMON, INDEX, SCALAR_I32, Writer
+from reftile.conformance.fuzz.values import COMMON, INDEX, Writer
 
 from reftile.ir import ops
 from reftile.ir.core import Op, Value
@@ -269,6 +269,3 @@ def write_return(scope: Scope) -> None:
     with writer.inside(op.regions[0]):
         write_statements(scope, 2)
         writer.op(ops.Return)
-
-
-__all__ = ["SCALAR_I32", "Scope", "write_results", "write_return", "write_statements"]

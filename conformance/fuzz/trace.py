@@ -11,7 +11,6 @@ all executions of the kernels that the generator writes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -356,8 +355,3 @@ def _bytes(places: Any, size: int) -> tuple[dict[int, int], bool]:
         packed = np.packbits(marks, bitorder="little").tobytes()
         found[int(buffer)] = int.from_bytes(packed, "little")
     return found, once.size < flat.size
-
-
-def tile_size(type: TileType) -> int:
-    """Elements of a tile."""
-    return prod(type.shape)

@@ -12,10 +12,11 @@ import numpy as np
 from reftile.conformance.fuzz.choices import Choices
 
 from reftile.ir import ops
-from reftile.ir.attributes import Dense
+from reftile.ir.attributes import Dense, element_bits
 from reftile.ir.build import Builder
 from reftile.ir.core import Op, Region, Value
 from reftile.ir.dtypes import DTYPES, DType
+from reftile.ir.numbers import convert, encode
 from reftile.ir.types import TileType
 
 Shape = tuple[int, ...]
@@ -35,7 +36,7 @@ class Writer:
 
     frames: values in scope, innermost region last; only tiles without poison are there.
     known: integer scalars that depend on nothing but the block and loop counters, in the same way.
-    used: operations written. skipped: operations of the records that the generator cannot write.
+    used: operations written. depth: regions around the place that is written to.
     """
 
     choices: Choices
@@ -232,8 +233,6 @@ def _dense(values: Sequence[float], type: TileType) -> Dense:
     dtype = type.dtype
     if dtype.is_int:
         return Dense.of_bits([int(v) & ((1 << dtype.bits) - 1) for v in values], type)
-    from reftile.ir.attributes import element_bits
-
     return Dense.of_bits([element_bits(float(v), dtype) for v in values], type)
 
 
@@ -263,7 +262,5 @@ def random_bytes(random: np.random.Generator, dtype: DType, count: int) -> np.nd
     if dtype.is_int or dtype.elements_per_unit == 2 or random.random() < 0.1:
         small = random.integers(0, 8, count).astype(unit)
         return np.where(random.random(count) < 0.5, small, bits)
-    from reftile.ir.numbers import convert, encode
-
     plain = np.round(random.standard_normal(count) * 4, 2)
     return np.asarray(encode(convert(plain, DTYPES["f64"], dtype), dtype)).astype(unit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from reftile.conformance.fuzz import oracles
+from reftile.conformance.fuzz import run as runner
 from reftile.conformance.fuzz.choices import read_recipe, recipe_text
 from reftile.conformance.fuzz.generate import program_of_recipe, program_of_seed
 from reftile.conformance.fuzz.oracles import Failure, Settings, check_program
 from reftile.conformance.fuzz.races import examine
 from reftile.conformance.fuzz.run import FuzzResult, fuzz
 
-from reftile.interp import access, actions, machine, order
+from reftile.interp import access, actions, checked, machine, order
 from reftile.interp.values import Tile
 from reftile.ir.compare import same
 from reftile.ir.print import show
@@ -50,8 +52,6 @@ def test_the_programs_are_diverse(result: FuzzResult) -> None:
 
 
 def test_the_result_is_plain_data(result: FuzzResult) -> None:
-    import json
-
     assert json.loads(json.dumps(result.to_json()))["programs"] == 50
 
 
@@ -169,8 +169,6 @@ def test_a_load_that_is_wrong_when_late_is_found(monkeypatch: pytest.MonkeyPatch
 
 
 def _watch_schedules(monkeypatch: pytest.MonkeyPatch, deferred: list[bool]) -> None:
-    from reftile.interp import checked
-
     def wrap(real: Callable[..., None], value: bool) -> Callable[..., None]:
         def run(*args: Any) -> None:
             deferred[0] = value
@@ -198,8 +196,6 @@ def test_failures_are_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def crash(*_: Any) -> None:
         raise ZeroDivisionError
-
-    from reftile.conformance.fuzz import run as runner
 
     monkeypatch.setattr(runner, "SHRINK_SECONDS", 3.0)
     monkeypatch.setattr(runner, "REDUCE_SECONDS", 10.0)
