@@ -80,7 +80,7 @@ def check(
     grid: Grid = "1",
     const: Constants = None,
     schedules: Annotated[
-        int, typer.Option(help="Random schedules to try besides the fixed ones.")
+        int, typer.Option(min=0, help="Random schedules to try besides the fixed ones.")
     ] = 4,
     seed: Seed = 0,
     verify_only: Annotated[

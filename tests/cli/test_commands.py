@@ -66,6 +66,39 @@ def test_check_finds_the_missing_token(tmp_path: Path, capsys: pytest.CaptureFix
     assert finding["line"] == 9
 
 
+TICKETS = """\
+import reftile
+import reftile.lang as ct
+
+@reftile.kernel
+def tickets(count, out):
+    place = ct.atomic_add(count, (0,), 1)
+    ct.store(out, (place,), ct.full((1,), ct.bid(0), ct.int32))
+"""
+
+
+def test_check_does_not_blame_itself_for_the_order_of_atomics(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "tickets.py"
+    path.write_text(TICKETS)
+    where = [f"{path}:tickets", "i32[1]=zeros", "i32[4]=zeros"]
+    assert execute(["check", *where, "--grid", "4"]) == 0
+    out = capsys.readouterr().out
+    assert "warning[check.order]" in out
+    assert "atomics depend on order where their results are used" in out
+
+
+def test_check_verifies_a_python_kernel_without_running_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "tickets.py"
+    path.write_text(TICKETS)
+    where = [f"{path}:tickets", "i32[1]=zeros", "i32[4]=zeros"]
+    assert execute(["check", *where, "--verify-only"]) == 0
+    assert "tickets verified" in capsys.readouterr().out
+
+
 def test_check_is_silent_on_a_right_kernel(add: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["check", str(add), *ARGUMENTS]) == 0
     assert "no finding under 6 schedules" in capsys.readouterr().out
@@ -109,6 +142,7 @@ BAD = [
     ["show", "PYTHON:number"],
     ["show", "BROKEN:kernel"],
     ["check", "ADD", "f32[40]"],
+    ["check", "ADD", "f32[40]", "f32[40]", "40", "--schedules", "-1"],
 ]
 
 
