@@ -10,9 +10,12 @@ import pytest
 
 from conformance.litmus_tile.generate import HERE, files, read_back
 from conformance.litmus_tile.generate import tests as all_tests
+from reftile.cli.explore import parse_condition
+from reftile.cli.inputs import Arguments
 from reftile.interp.model.execution import Result
 from reftile.interp.model.explore import explore
 from reftile.interp.model.litmus import LitmusTest
+from reftile.interp.model.translate import translate
 from reftile.interp.model.view import ViewMachine
 from reftile.ir.core import Module
 from reftile.ir.parse import parse
@@ -69,3 +72,25 @@ def outcomes(result: Result, test: LitmusTest) -> set[tuple[tuple[str, Any], ...
         named = ((re.sub(r"^b\d+(_launch\d+)?\.", "", name), value) for name, value in outcome)
         found.add(tuple(sorted((n, v) for n, v in named if n in known)))
     return found
+
+
+def forms() -> dict[str, tuple[list[str], str, str]]:
+    """Arguments, condition and expected pair of each kernel that is written by hand."""
+    text = (HERE / "forms.tile").read_text(encoding="utf-8")
+    pattern = re.compile(
+        r"^// grid (\d+)\n// args (.*)\n// exists (.*)\n// expect (.*)\n.*?@(\w+)", re.M
+    )
+    found = pattern.findall(text)
+    return {name: ([grid, *args.split()], exists, pair) for grid, args, exists, pair, name in found}
+
+
+@pytest.mark.parametrize("name", forms())
+def test_forms_that_only_tiles_have(name: str) -> None:
+    (grid, *texts), exists, expected = forms()[name]
+    kernel = module("forms.tile").kernel(name)
+    names = [a.name for a in kernel.arguments]
+    found = translate(kernel, (int(grid),), Arguments(texts, 0).for_kernel(names))
+    result = explore(found.program)
+    hit = result.allows(parse_condition(exists, found)) is not None
+    assert f"{'allow' if hit else 'forbid'} {'racy' if result.is_racy else 'race-free'}" == expected
+    assert result.is_racy or not result.problems
