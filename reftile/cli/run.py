@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from reftile.cli.inputs import (
     pick_kernel,
     split_name,
 )
-from reftile.cli.output import FOUND, Exit, Output, print_diagnosis
+from reftile.cli.output import FOUND, STOPPED, Exit, Output, print_diagnosis
 from reftile.interp.launch import Report, interpret
 from reftile.interp.schedule import Schedule
 from reftile.ir.core import Kernel, Module
@@ -163,6 +164,10 @@ def progress_bar(output: Output, label: str) -> Generator[Callable[[int, int], N
 
     try:
         yield update
+    except KeyboardInterrupt as stop:
+        # Typer would exit without a word.
+        print(f"reftile: {stop or 'stopped'}", file=sys.stderr)
+        raise Exit(STOPPED) from None
     finally:
         if shown:
             bar.stop()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from reftile.cli.app import execute
+from reftile.interp.launch import Interrupted
 
 ADD = """\
 tile kernel @add(%x: tile<ptr<f32>>, %z: tile<ptr<f32>>, %n: tile<i32>) {
@@ -97,6 +98,18 @@ def test_check_verifies_a_python_kernel_without_running_it(
     where = [f"{path}:tickets", "i32[1]=zeros", "i32[4]=zeros"]
     assert execute(["check", *where, "--verify-only"]) == 0
     assert "tickets verified" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_ctrl_c_says_where_it_stopped(
+    command: str, add: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise Interrupted("stopped in block (1, 0, 0)")
+
+    monkeypatch.setattr("reftile.cli.run.interpret", stop)
+    assert execute([command, str(add), *ARGUMENTS]) == 130
+    assert "stopped in block (1, 0, 0)" in capsys.readouterr().err
 
 
 def test_check_is_silent_on_a_right_kernel(add: Path, capsys: pytest.CaptureFixture[str]) -> None:
