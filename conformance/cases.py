@@ -59,7 +59,8 @@ Argument = Buffer | Scalar
 class Program:
     """What a case runs, and what it expects.
 
-    answers: by buffer, what it holds at the end. rules: if any, one of these diagnoses must stop
+    answers: by buffer, what it holds at the end; others: further answers, each element of which is
+    as good. rules: if any, one of these diagnoses must stop
     the program, before it runs (`reject`) or while it does. output: what it must print, if
     anything.
     """
@@ -70,6 +71,7 @@ class Program:
     answers: dict[str, Answer] = field(default_factory=dict)
     rules: tuple[str, ...] = ()
     kernel: str = "main"
+    others: dict[str, list[Answer]] = field(default_factory=dict)
 
     @property
     def checked(self) -> int:

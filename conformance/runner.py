@@ -18,7 +18,6 @@ from reftile.conformance.backend import Backend, Diagnosed, Unsupported, find_ba
 from reftile.conformance.cases import Budget, Buffer, Case, Program, from_memory
 from reftile.conformance.oracle.answer import Answer
 from reftile.conformance.oracle.formats import FORMATS, is_float, is_nan, key, to_float64
-from reftile.conformance.oracle.sums import Profile
 from reftile.conformance.stress import Histogram, Machine, StressConfig, judge
 from reftile.conformance.suites.common import Settings
 from reftile.conformance.suites.litmus import Question, questions
@@ -138,7 +137,8 @@ def settings_for(backend: Backend, budget: Budget, seed: int) -> Settings:
             claim = backend.accuracy(op, dtype)
             if claim is not None:
                 claims[op, dtype] = claim
-    return Settings(budget, seed, claims, backend.info().accumulate.get("default", Profile()))
+    info = backend.info()
+    return Settings(budget, seed, claims, info.accumulate, info.flushes)
 
 
 def run_suites(
@@ -354,9 +354,11 @@ def _judge_outputs(
         if name not in found:
             return Verdict.ERROR, f"the backend returned no buffer `{name}`", 0, {}
         bits = from_memory(found[name], answer.dtype, answer.size)
-        bad = answer.wrong(bits)
-        if answer.dtype in flushes and is_float(answer.dtype):
-            bad &= ~_is_flushed(answer, bits)
+        bad = np.ones(answer.size, bool)
+        for one in (answer, *program.others.get(name, ())):
+            bad &= one.wrong(bits)
+            if answer.dtype in flushes and is_float(answer.dtype):
+                bad &= ~_is_flushed(one, bits)
         if bad.any():
             message, data = describe(program, name, answer, bits, bad)
             return Verdict.FAIL, message, checked, data

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from reftile.conformance.backend import Backend, find_backend
 from reftile.conformance.cases import Case
 from reftile.conformance.plugin import COUNTS

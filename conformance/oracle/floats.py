@@ -10,6 +10,7 @@ from reftile.conformance.oracle.formats import (
     FORMATS,
     Codes,
     Format,
+    Integers,
     Mask,
     U,
     bit_length,
@@ -160,7 +161,7 @@ def divide(call: Call) -> Answer:
     sign, zero, none = sx ^ sy, is_zero(y, f), is_zero(x, f)
     ix, iy = is_infinite(x, f), is_infinite(y, f)
     plain = is_finite(x, f) & is_finite(y, f) & ~zero & ~none
-    if f.width == 16 and is_rounded(call):
+    if f.width <= 32 and is_rounded(call):
         answer = _small_quotients(call, f, x, y, plain)
     else:
         pairs = zip(ints(x, f), ints(y, f), plain.tolist(), strict=True)
@@ -171,20 +172,27 @@ def divide(call: Call) -> Answer:
     return special(answer, ~plain, np.where(bad, U(f.nan_code), fixed), f, call)
 
 
+def full_width(sign: Mask, m: Codes, e: Integers) -> tuple[Mask, Codes, Integers]:
+    """Numbers of up to 24 bits with 24 bits."""
+    lead = np.maximum(24 - bit_length(m), 0)
+    return sign, m << lead.astype(np.uint64), e - lead
+
+
 def _small_quotients(call: Call, f: Format, x: Codes, y: Codes, plain: Mask) -> Answer:
-    """Quotients of numbers of up to 11 bits, all at once: 50 bits and whether something is left."""
-    (sx, m, e), (sy, n, d) = take_apart(x, f), take_apart(y, f)
-    top, bottom = np.where(plain, m, U(1)) << U(50), np.where(plain, n, U(1))
+    """Quotients of numbers of up to 24 bits, all at once: 39 bits and whether something is left."""
+    sx, m, e = full_width(*take_apart(x, f))
+    sy, n, d = take_apart(y, f)
+    top, bottom = np.where(plain, m, U(1)) << U(39), np.where(plain, n, U(1))
     quotient, rest = top // bottom, top % bottom
     mode = call.attribute("rounding", "nearest_even")
-    bits = round_to(sx ^ sy, quotient, e - d - 50, rest != 0, f, mode)
+    bits = round_to(sx ^ sy, quotient, e - d - 39, rest != 0, f, mode)
     return Answer.exactly(call.results[0], bits)
 
 
 def _small_roots(call: Call, f: Format, x: Codes, plain: Mask) -> Answer:
-    """Roots of numbers of up to 11 bits, all at once: of the number times 2**40 or 2**41."""
-    sign, m, e = take_apart(x, f)
-    shift = 40 + (e & 1)
+    """Roots of numbers of up to 24 bits, all at once: of the number times 2**28 or 2**29."""
+    sign, m, e = full_width(*take_apart(x, f))
+    shift = 28 + (e & 1)
     scaled = np.where(plain, m, U(1)) << shift.astype(np.uint64)
     root = np.floor(np.sqrt(scaled.astype(np.float64))).astype(np.uint64)
     root -= (root * root > scaled).astype(np.uint64)
@@ -247,7 +255,7 @@ def square_root(call: Call) -> Answer:
     f, (x,) = operands(call)
     sign, _ = split(x, f)
     plain = is_finite(x, f) & ~is_zero(x, f) & ~sign
-    if f.width == 16 and is_rounded(call):
+    if f.width <= 32 and is_rounded(call):
         answer = _small_roots(call, f, x, plain)
     else:
         parts: list[Exact] = []

@@ -1,8 +1,8 @@
 """Elementary functions: ranges around the exact value, with as many digits as it takes to decide.
 
-Formats of 16 bits are tested on every value, so their exact values come from long double (64
-significant bits, the C library's own algorithms), trusted to 58; where that leaves a range open,
-and for the wider formats always, mpmath decides.
+Formats of 16 bits are tested on every value, and now and then so is f32. Exact values then come
+from long double (64 significant bits, the C library's own algorithms), trusted to 58; where that
+leaves a range open, and everywhere else, mpmath decides.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ from reftile.conformance.oracle.limits import (
 )
 
 WIDE_ERROR = 2.0**-58
+MANY = 4000
+"""Elements of f32 from which on long double is asked first."""
 HUGE = 40000
 """A power of two further out than any format of ours."""
 
@@ -112,6 +114,8 @@ def _wide_erf(x: LongDouble) -> LongDouble:
     for n in range(1, 220):
         term = term * 2 * a * a / (2 * n + 1)
         total = total + term
+        if not np.any(term > total * 2.0**-70):
+            break
     root = np.sqrt(np.longdouble(4) * np.arctan(np.longdouble(1)))
     return np.copysign(np.where(np.abs(x) >= 7, 1, 2 / root * np.exp(-a * a) * total), x)
 
@@ -158,7 +162,7 @@ def _ranges(
     limit = call.limit or Limit.of(0.5, x.shape)
     low, high = np.zeros(x.shape, np.uint64), np.zeros(x.shape, np.uint64)
     open_, sign = plain.copy(), np.zeros(x.shape, bool)
-    if f.width == 16 and WIDE:
+    if WIDE and (f.width == 16 or (f.width == 32 and x.size > MANY)):
         values = to_float64(np.where(plain, x, one(x, f)), f).astype(np.longdouble)
         with np.errstate(all="ignore"):
             found = _apart(call.op, values, wide(values))
@@ -191,7 +195,7 @@ TENDS = {
 def _apart(op: str, x: LongDouble, found: LongDouble) -> LongDouble:
     """`found`, moved to the right side where it may equal 1, or its operand, for all we know.
 
-    No number of 16 bits, and no end of a range that counts in units, lies as near as that.
+    No number of 32 bits, and no end of a range that counts in units, lies as near as that.
     """
     for target, side in TENDS.get(op, ()):
         goal = np.abs(x) if target == "x" else np.ones_like(found)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 from typing import Any
 
 import numpy as np
 from reftile.conformance.cases import Budget
+from reftile.conformance.oracle.sums import Profile
 
 from reftile.ir.define import Definition
 from reftile.ir.enums import ENUMS
@@ -26,18 +27,24 @@ SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (7,), (3, 5), (2, 1, 3), (2, 3,
 class Settings:
     """What all makers are told.
 
-    seed: of all inputs. claims: {(op, dtype): ulp} where a backend claims to be better than it must
-    be. profile: how it adds.
+    seed: of all inputs. claims: {(op, dtype): ulp} where a backend claims to be better than it
+    must be. profiles: how it adds, by element type or for the "default". flushes: types whose
+    subnormal numbers it may take for zeros.
     """
 
     budget: Budget = "default"
     seed: int = 0
-    claims: Mapping[tuple[str, str], float] = None  # type: ignore[assignment]
-    profile: Any = None
+    claims: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+    flushes: tuple[str, ...] = ()
 
     def claim(self, op: str, dtype: str) -> float | None:
         """The claim for an operation, if there is one."""
-        return self.claims.get((op, dtype)) if self.claims else None
+        return self.claims.get((op, dtype))
+
+    def profile(self, dtype: str) -> Profile:
+        """How sums of elements, or of products of elements, of a type are kept."""
+        return self.profiles.get(dtype) or self.profiles.get("default") or Profile()
 
     def rng(self, case: str) -> np.random.Generator:
         """Random numbers that depend on the seed and the case alone."""

@@ -18,8 +18,8 @@ from reftile.conformance.limits import limit_for
 from reftile.conformance.oracle.answer import Answer, Call
 from reftile.conformance.oracle.conversions import CONVERSION_ORACLES
 from reftile.conformance.oracle.floats import FLOAT_ORACLES, sums
-from reftile.conformance.oracle.formats import FORMATS, Codes
-from reftile.conformance.oracle.functions import FUNCTION_ORACLES
+from reftile.conformance.oracle.formats import FORMATS, Codes, flush
+from reftile.conformance.oracle.functions import FUNCTION_ORACLES, UNARY
 from reftile.conformance.oracle.integers import INTEGER_ORACLES
 from reftile.conformance.program import BLOCK, Kernel, Shape, attribute_text, tile
 from reftile.conformance.suites.common import (
@@ -55,9 +55,32 @@ def cases(settings: Settings) -> Iterator[Case]:
         for types in type_choices(record):
             for attributes in _attributes(op, types, settings):
                 yield _case(settings, op, types, attributes, None)
+            if settings.budget == "exhaustive" and types == {"T": "f32"} and op in EVERY_F32:
+                for part in range(CHUNKS):
+                    yield _chunk(settings, op, part)
             for shape in _shapes(settings, types):
                 attributes = next(attribute_choices(record, types))
                 yield _case(settings, op, types, attributes, shape)
+
+
+EVERY_F32 = frozenset({*UNARY, *"sqrt rcp negf absf ceil floor truncf roundf".split()})
+"""Operations on one f32 of which `exhaustive` tests all 2**32, in this many cases each."""
+CHUNKS = 1024
+
+
+def _chunk(settings: Settings, op: str, part: int) -> Case:
+    id = f"ops/{op}/f32/every-{part:04d}"
+    build = partial(_chunk_build, settings, op, part)
+    return Case(id, "ops", op, "f32", rule_ids(op), build, (f"op:{op}",))
+
+
+def _chunk_build(settings: Settings, op: str, part: int) -> Program:
+    size = (1 << 32) // CHUNKS
+    bits = np.arange(part * size, (part + 1) * size, dtype=np.uint64)
+    attributes = next(attribute_choices(definition(op), {"T": "f32"}))
+    answer = ask(settings, op, [bits], ["f32"], ["f32"], attributes)
+    blocks = size // BLOCK
+    return kernel(op, ["f32"], ["f32"], attributes, [bits], [answer], (BLOCK,), blocks)
 
 
 def _attributes(op: str, types: dict[str, str], settings: Settings) -> Iterator[Attributes]:
@@ -169,7 +192,15 @@ def _build(
         columns, answer, good[np.minimum(np.arange(extent * blocks), good.size - 1)]
     )
     part = (extent,) if shape is None else shape
-    return kernel(record.name, dtypes, results, attributes, columns, [answer], part, blocks)
+    program = kernel(record.name, dtypes, results, attributes, columns, [answer], part, blocks)
+    if set(dtypes) & set(settings.flushes) and not attributes.get("flush_to_zero"):
+        # Subnormal operands may count as zeros, whatever becomes of results.
+        flushed = [
+            flush(c, FORMATS[d]) if d in settings.flushes else c
+            for c, d in zip(columns, dtypes, strict=True)
+        ]
+        program.others["out0"] = [ask(settings, op, flushed, dtypes, results, attributes)]
+    return program
 
 
 def ask(

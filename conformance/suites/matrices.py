@@ -15,7 +15,7 @@ from reftile.conformance import values
 from reftile.conformance.cases import Case, Program
 from reftile.conformance.oracle.answer import Answer, Call
 from reftile.conformance.oracle.formats import FORMATS, Codes, codes
-from reftile.conformance.oracle.sums import Profile, mma, mma_integers
+from reftile.conformance.oracle.sums import mma, mma_integers
 from reftile.conformance.program import Kernel, Shape, attribute_text, tile
 from reftile.conformance.suites.common import (
     Attributes,
@@ -115,7 +115,7 @@ def _build(
         dtypes += [scale, scale]
         for shape in ((*batch, m, k // block), (*batch, k // block, n)):
             columns.append(scales(scale, shape, kind, rng))
-    profile = settings.profile or Profile()
+    profile = settings.profile(F)
     if attributes.get("fast_acc"):
         profile = replace(profile, unit_bits=FAST_UNIT_BITS)
     asked = {**attributes, "exact": kind in ("integers", "one_hot"), "profile": profile}

@@ -220,7 +220,7 @@ def _sum(
 ) -> Program:
     rng = settings.rng(id)
     bits = numbers(dtype, kind, shape, axis, rng)
-    attributes = {"axis": axis, "exact": kind == "integers", "profile": settings.profile}
+    attributes = {"axis": axis, "exact": kind == "integers", "profile": settings.profile(dtype)}
     answer = reduce_sum(Call(op, [bits], [dtype], [dtype], attributes))
     body = f"%r0 = addf %a0, %e0 : tile<{dtype}>\n    yield %r0"
     function = Function("sum", (dtype,), body, "0.0", lambda e, a: a)

@@ -140,6 +140,18 @@ def test_long_double_and_mpmath_agree(op: str) -> None:
                 assert wide.low[i] <= found <= wide.high[i] or wide.low[i] >= found >= wide.high[i]
 
 
+@pytest.mark.parametrize("op", UNARY)
+def test_many_f32_are_judged_as_few_are(op: str) -> None:
+    rng = np.random.default_rng(5)
+    x = np.concatenate([codes(rng.integers(0, 1 << 32, 120)), codes([1, 0x3F800000, 0xBF800000])])
+    many = np.resize(x, 4100)
+    for ulp in (0.5001, 2.0):
+        few = unary(Call(op, [x], ["f32"], ["f32"], limit=Limit.of(ulp, x.shape)))
+        found = unary(Call(op, [many], ["f32"], ["f32"], limit=Limit.of(ulp, many.shape)))
+        assert np.array_equal(found.low[: x.size], few.low)
+        assert np.array_equal(found.high[: x.size], few.high)
+
+
 def _nearest(op: str, value: float, f: object) -> int | None:
     """The code nearest to the function's value, from 60 digits of mpmath."""
     with mpmath.workdps(60):

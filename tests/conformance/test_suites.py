@@ -8,8 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reftile.conformance.backend import BatchedBackend, Diagnosed, InterpBackend, Unsupported
-from reftile.conformance.cases import Argument, Bytes
+from reftile.conformance.backend import (
+    BatchedBackend,
+    Diagnosed,
+    Info,
+    InterpBackend,
+    Unsupported,
+)
+from reftile.conformance.cases import Argument, Buffer, Bytes, from_memory, to_memory
+from reftile.conformance.oracle.formats import FORMATS, flush
 from reftile.conformance.runner import Results, Waiver, run_suites
 
 SOME = r"^ops/(addf|addi)/(f32|i8)/"
@@ -88,6 +95,38 @@ def test_diagnoses_of_right_programs_fail() -> None:
 def test_traps_of_a_backend_without_checks_are_unsupported() -> None:
     summary = run_suites(BatchedBackend(), ["trap"], "wimpy", "memory.null").summary()
     assert summary["unsupported"] == sum(summary.values()) > 0
+
+
+class Flushing(InterpBackend):
+    """Takes subnormal f32 numbers for zeros on the way in, on the way out, or both."""
+
+    def __init__(self, inputs: bool, outputs: bool, declared: bool) -> None:
+        self.inputs, self.outputs, self.declared = inputs, outputs, declared
+
+    def info(self) -> Info:
+        return replace(super().info(), flushes=("f32",) if self.declared else ())
+
+    def run(
+        self, executable: Any, grid: tuple[int, int, int], arguments: Sequence[Argument]
+    ) -> dict[str, Bytes]:
+        f = FORMATS["f32"]
+        if self.inputs:
+            arguments = [
+                replace(a, bits=flush(a.bits, f)) if isinstance(a, Buffer) else a for a in arguments
+            ]
+        found = super().run(executable, grid, arguments)
+        if self.outputs:
+            for name, data in found.items():
+                found[name] = to_memory(flush(from_memory(data, "f32", data.size // 4), f), "f32")
+        return found
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(True, False), (False, True), (True, True)])
+def test_flushing_is_allowed_where_it_is_declared(inputs: bool, outputs: bool) -> None:
+    for declared in (True, False):
+        backend = Flushing(inputs, outputs, declared)
+        summary = run_suites(backend, ["ops"], "wimpy", r"^ops/mulf/f32/plain").summary()
+        assert summary["pass" if declared else "fail"] == 1
 
 
 def test_waived_failures_are_expected() -> None:
