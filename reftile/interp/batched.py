@@ -161,6 +161,11 @@ def _run_for(batch: Batch, step: Step[Batch]) -> Ways:
     bits = type.dtype.bits
     unsigned = bits if op.attributes.get("unsigned_cmp") else 0
     value, upper, stride = (_bound(batch, s, unsigned) for s in step.inputs[:3])
+    if (stride <= 0).any():  # it would never end
+        message = f"`step` must be positive, found {stride[stride <= 0][0]}"
+        raise ReftileError(
+            Diagnosis("for.step", message, op.span, "run it with check=True to see where")
+        )
     together = all(batch.env[s].data.ndim == 0 for s in step.inputs[:3])
     limit = 1 << (bits if unsigned else bits - 1)
     carried = [batch.env[s] for s in step.inputs[3:]]

@@ -63,3 +63,20 @@ def test_numbers_of_every_kind_are_scalars() -> None:
     for value in (3, 3.0, True, np.int8(3), np.float16(3), np.bool_(True)):
         interpret(INTEGER, 1, [value])
         interpret(FLOAT, 1, [value])
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("step", [0, -1])
+def test_a_loop_that_does_not_advance_is_diagnosed_on_both_paths(check: bool, step: int) -> None:
+    program = parse(
+        """tile kernel @k(%step: tile<i32>) {
+  %zero = constant {value = 0} : tile<i32>
+  %ten = constant {value = 10} : tile<i32>
+  for %zero, %ten, %step, [] body(%i: tile<i32>) {
+    continue
+  }
+  return
+}
+"""
+    )
+    assert rule_of(program, 1, [step], check=check) == "for.step"
