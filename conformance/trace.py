@@ -39,6 +39,17 @@ RUNTIME = tuple(
 )
 """Rules of a checked run."""
 
+PIPE = tuple(
+    f"pipe.{name}"
+    for name in (
+        "accumulator_reused alloc_place arrivals bulk_elected captured_tile cluster cluster_entry "
+        "cluster_exit elected if_rows mma_unfinished named_barriers operand_in_flight participants "
+        "pending_affine registers role_warps shared_memory single_role slot stagger structure "
+        "target tensor_map transaction_bytes warpgroup warps "
+    ).split()
+)
+"""Rules about a pipe kernel as a whole."""
+
 EXCUSED = {
     "histogram.bins": "a result of no elements has no type, so the text form cannot say it",
     "multimem_load_reduce_view_tko.meaning": "needs several devices",
@@ -69,7 +80,15 @@ def memory_ids() -> list[str]:
 
 def known_ids() -> list[str]:
     """Every id that needs a test."""
-    ids = [*record_ids(), *STRUCTURE, *RUNTIME, "accuracy.reduce", "accuracy.dot", *memory_ids()]
+    ids = [
+        *record_ids(),
+        *STRUCTURE,
+        *PIPE,
+        *RUNTIME,
+        "accuracy.reduce",
+        "accuracy.dot",
+        *memory_ids(),
+    ]
     return list(dict.fromkeys(ids))
 
 

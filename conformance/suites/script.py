@@ -65,7 +65,8 @@ def build(script: Script) -> Program:
         for a in arguments
     ]
     head = f" attributes {{{script.attributes}}}" if script.attributes else ""
-    text = f"{script.head}tile kernel @main({', '.join(types)}){head} {{\n{script.body}\n  return\n}}\n"
+    signature = f"{script.head}tile kernel @main({', '.join(types)}){head}"
+    text = f"{signature} {{\n{script.body}\n  return\n}}\n"
     return Program(text, script.grid, tuple(arguments), answers)
 
 
