@@ -353,3 +353,21 @@ def _named(result: Result, names: dict[str, str]) -> set[tuple[tuple[str, Any], 
         values = {names.get(k, ""): v for k, v in outcome}
         found.add(tuple(sorted((k, v) for k, v in values.items() if k and v != SENTINEL)))
     return found
+
+
+def test_an_iteration_does_not_depend_on_how_the_one_before_ended() -> None:
+    body = """
+  %two = constant {value = 2} : tile<i32>
+  for %c0, %two, %c1 body(%i: tile<i32>) {
+    %v, %t = load_ptr_tko %x {ordering = relaxed, scope = device} : tile<i32>, token
+    %one = cmpi %v, %c1 {predicate = equal, signedness = signed} : tile<i1>
+    if %one then {
+      continue
+    }
+    %s = store_ptr_tko %y, %i {ordering = relaxed, scope = device} : token
+    continue
+  }
+"""
+    first, store, second, _ = translated(body, [ints(1), ints(1)]).program.blocks[0].ops
+    assert first.guard == second.guard == TRUE
+    assert store.guard != TRUE

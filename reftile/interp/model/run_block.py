@@ -206,14 +206,23 @@ class BlockRun:
                 raise fail("explore.too_large", f"more than {LARGEST_LOOP} iterations", op.span)
             counter = Tile(np.array(at, np.int64).astype(type.dtype.carrier))
             leavings = self._region(op.regions[0].block, (counter, *carried), guard)
-            going = [leaving for leaving in leavings if leaving.kind == "continue"]
             left += [leaving for leaving in leavings if leaving.kind != "continue"]
-            guard, carried = self._either(going, op.results) if going else (FALSE, carried)
+            guard, carried = self._next(guard, leavings, carried, op.results)
             at += step
             if at >= limit:
                 break
         self.env.update(zip(op.results, carried, strict=True))
         return guard, left
+
+    def _next(
+        self, guard: Expr, leavings: list[Leaving], carried: list[Any], names: Sequence[Name]
+    ) -> tuple[Expr, list[Any]]:
+        """When there is another iteration, and what it is given."""
+        going = [leaving for leaving in leavings if leaving.kind == "continue"]
+        if not going:
+            return FALSE, carried
+        after, values = self._either(going, names)
+        return (guard if len(going) == len(leavings) else after), values
 
     def _loop(self, op: Operation, guard: Expr) -> tuple[Expr, list[Leaving]]:
         carried = [self.env[v] for v in op.operands]
@@ -226,11 +235,10 @@ class BlockRun:
             if count > LARGEST_LOOP:
                 raise fail("explore.too_large", f"more than {LARGEST_LOOP} iterations", op.span)
             leavings = self._region(op.regions[0].block, carried, guard)
-            going = [leaving for leaving in leavings if leaving.kind == "continue"]
             breaks += [leaving for leaving in leavings if leaving.kind == "break"]
             left += [leaving for leaving in leavings if leaving.kind == "return"]
             uncertain += len(leavings) > 1
-            guard, carried = self._either(going, types) if going else (FALSE, carried)
+            guard, carried = self._next(guard, leavings, carried, types)
         if guard != FALSE:
             self.cuts.append(Cut(guard, op.span, count))
         if not breaks:
