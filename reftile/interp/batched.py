@@ -221,10 +221,29 @@ def _run_loop(batch: Batch, step: Step[Batch]) -> Ways:
     rows = np.arange(batch.blocks.size)
     left: list[Part] = []
     inner = batch
+    computes_only = all(o.definition.effects in ("pure", "control") for o in step.op.walk())
     while rows.size:
+        before, count = carried, rows.size
         inner, rows, carried, _ = _iterate(inner, region, carried, rows, left)
+        if computes_only and rows.size == count and all(map(_same, before, carried)):
+            raise ReftileError(
+                Diagnosis(
+                    "loop.endless",
+                    "this loop never ends",
+                    step.op.span,
+                    "run it with check=True to see in which block",
+                )
+            )
     stay = [p for p in left if p.ending == "break"]
     return stay, [p for p in left if p.ending != "break"]
+
+
+def _same(before: object, after: object) -> bool:
+    """True if a carried value stayed as it was, to the bit."""
+    if not isinstance(before, Tile) or not isinstance(after, Tile):
+        return before is after
+    x, y = before.data, after.data
+    return x is y or (x.shape == y.shape and x.tobytes() == y.tobytes())
 
 
 _CONTROL: dict[str, Callable[[Batch, Step[Batch]], Ways]] = {

@@ -80,3 +80,18 @@ def test_a_loop_that_does_not_advance_is_diagnosed_on_both_paths(check: bool, st
 """
     )
     assert rule_of(program, 1, [step], check=check) == "for.step"
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_loop_that_never_ends_is_diagnosed_on_both_paths(check: bool) -> None:
+    program = parse(
+        """tile kernel @k(%n: tile<i32>) {
+  %r = loop %n : tile<i32> body(%i: tile<i32>) {
+    %next = muli %i, %i : tile<i32>
+    continue %next
+  }
+  return
+}
+"""
+    )
+    assert rule_of(program, 2, [1], check=check) == "loop.endless"
