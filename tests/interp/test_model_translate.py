@@ -358,7 +358,7 @@ def _named(result: Result, names: dict[str, str]) -> set[tuple[tuple[str, Any], 
 def test_an_iteration_does_not_depend_on_how_the_one_before_ended() -> None:
     body = """
   %two = constant {value = 2} : tile<i32>
-  for %c0, %two, %c1 body(%i: tile<i32>) {
+  for %c0, %two, %c1, [] body(%i: tile<i32>) {
     %v, %t = load_ptr_tko %x {ordering = relaxed, scope = device} : tile<i32>, token
     %one = cmpi %v, %c1 {predicate = equal, signedness = signed} : tile<i1>
     if %one then {
