@@ -188,8 +188,8 @@ def _make_load_view(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
         data = np.full((count, *type.shape), padding, dtype.carrier)
         for row, at in _each(batch, index, view):
             if row < count:
-                _load_one(batch, op, view, at, data[row], dtype)
-        return Tile(data[0] if same else data), ROOT
+                _load_one(batch, op, view, at, data[row, ...], dtype)
+        return Tile(data[0, ...] if same else data), ROOT
 
     return apply
 

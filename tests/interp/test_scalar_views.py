@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from reftile.interp.launch import interpret
+from reftile.interp.launch import Raw, interpret
 from reftile.ir.parse import parse
 
 COPY = """
@@ -29,3 +29,23 @@ def test_a_view_of_rank_zero(check: bool) -> None:
     count = np.array([7], np.int32)
     interpret(parse(COPY), 1, [source, target, count], check=check)
     assert (target[0], count[0]) == (2.5, 8)
+
+
+NIBBLE = """
+tile kernel @copy(%a: tile<ptr<i4>>, %b: tile<ptr<i4>>) {
+  %va = make_tensor_view %a, [], [] : tensor_view<i4, strides=[]>
+  %vb = make_tensor_view %b, [], [] : tensor_view<i4, strides=[]>
+  %ta = make_partition_view %va : partition_view<tile=(), tensor_view<i4, strides=[]>>
+  %tb = make_partition_view %vb : partition_view<tile=(), tensor_view<i4, strides=[]>>
+  %x, %t = load_view_tko %ta, [] {ordering = weak} : tile<i4>, token
+  %done = store_view_tko %x, %tb, [] {ordering = weak} : token
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_half_a_byte_through_a_view_of_rank_zero(check: bool) -> None:
+    source, target = np.array([0x5A], np.uint8), np.array([0x73], np.uint8)
+    interpret(parse(NIBBLE), 1, [Raw(source, "i4"), Raw(target, "i4")], check=check)
+    assert target[0] == 0x7A
