@@ -29,6 +29,7 @@ from reftile.interp.launch import Report, interpret
 from reftile.interp.schedule import Schedule
 from reftile.ir.core import Kernel, Module
 from reftile.ir.diagnostics import Diagnosis, ReftileError, ReftileErrors
+from reftile.ir.ops import OPS
 from reftile.ir.print import show
 from reftile.ir.verify import verify
 
@@ -173,14 +174,42 @@ def progress_bar(output: Output, label: str) -> Generator[Callable[[int, int], N
             bar.stop()
 
 
+_OF_INPUT = (
+    "launch",
+    "lang",
+    "cli",
+    "text",
+    "type",
+    "batched",
+    "bytecode",
+    "kernel",
+    "block",
+    "value",
+)
+
+
+def is_finding(diagnosis: Diagnosis) -> bool:
+    """True for what a running kernel did wrong, as opposed to input that cannot be run."""
+    op, _, name = diagnosis.rule.partition(".")
+    if op in _OF_INPUT:
+        return False
+    cls = OPS.get(op)
+    return cls is None or name in {case.name for case in cls.definition.undefined}
+
+
 def run(output: Output, request: Request, backend: str | None, save: Path | None) -> None:
     """Run once and show the arrays."""
     loaded = load(request)
     start = perf_counter()
-    with progress_bar(output, loaded.name) as progress:
-        report = loaded.launch(
-            loaded.values, progress=progress, **_backend_options(backend, request.seed)
-        )
+    options = _backend_options(backend, request.seed)
+    try:
+        with progress_bar(output, loaded.name) as progress:
+            report = loaded.launch(loaded.values, progress=progress, **options)
+    except ReftileError as error:
+        if not is_finding(error.diagnosis):
+            raise
+        output.diagnoses(error)
+        raise Exit(FOUND) from None
     seconds = perf_counter() - start
     arrays = loaded.arrays(loaded.values)
     if save is not None:

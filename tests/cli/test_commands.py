@@ -112,6 +112,17 @@ def test_ctrl_c_says_where_it_stopped(
     assert "stopped in block (1, 0, 0)" in capsys.readouterr().err
 
 
+def test_run_tells_a_finding_from_wrong_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "inplace.tile"
+    path.write_text(IN_PLACE)
+    assert execute(["run", str(path), *ARGUMENTS]) == 1
+    assert "race.within_block" in capsys.readouterr().err
+    path.write_text(IN_PLACE.replace("addf %a, %a", "addf %a, %i"))
+    assert execute(["run", str(path), *ARGUMENTS]) == 2
+
+
 def test_check_is_silent_on_a_right_kernel(add: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["check", str(add), *ARGUMENTS]) == 0
     assert "no finding under 6 schedules" in capsys.readouterr().out
