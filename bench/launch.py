@@ -7,7 +7,7 @@ and the median of 15 batches of 500. Compilation: the GEMM of examples/pipe, low
 afresh by the driver, then again from the disk cache; and a matmul of Triton without its cache.
 """
 
-# pyright: reportMissingImports=false, reportCallIssue=false
+# pyright: reportMissingImports=false, reportCallIssue=false, reportIndexIssue=false
 
 from __future__ import annotations
 

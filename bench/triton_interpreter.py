@@ -6,7 +6,7 @@ TRITON_INTERPRET when it is imported, so this cannot share a process with a comp
 """
 
 # Triton's decorator hides that integers become constants.
-# pyright: reportMissingImports=false, reportArgumentType=false
+# pyright: reportMissingImports=false, reportArgumentType=false, reportIndexIssue=false
 
 from __future__ import annotations
 

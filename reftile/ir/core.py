@@ -159,7 +159,7 @@ class Region:
         self.parent: Op | Kernel | None = None
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Kernel:
     """An entry: arguments, a body and what it is meant for.
 
@@ -191,8 +191,11 @@ class Kernel:
         """Yield every operation of the kernel in textual order."""
         return self.body.block.walk()
 
+    def __repr__(self) -> str:
+        return f"<{self.level} kernel @{self.name}>"
 
-@dataclass(eq=False, slots=True)
+
+@dataclass(eq=False, slots=True, repr=False)
 class Module:
     """Kernels and module-level operations (globals), in textual order."""
 
@@ -200,6 +203,10 @@ class Module:
     globals: list[Op] = field(default_factory=list[Op])
     name: str = ""
     comments: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        names = ", ".join(f"@{kernel.name}" for kernel in self.kernels)
+        return f"<module of {names or 'no kernel'}>"
 
     def kernel(self, name: str | None = None) -> Kernel:
         """Return the kernel called `name`, or the only one.

@@ -40,8 +40,10 @@ def test_a_schedule_that_keeps_all_blocks_at_hand_takes_fewer() -> None:
 
 
 def test_numbers_of_numpy_are_numbers_of_a_grid() -> None:
-    assert interpret(NOTHING, (np.int64(2), np.int32(3)), []).blocks == 6
-    assert interpret(NOTHING, np.int64(2), []).blocks == 2
+    pair: Any = (np.int64(2), np.int32(3))
+    single: Any = np.int64(2)
+    assert interpret(NOTHING, pair, []).blocks == 6
+    assert interpret(NOTHING, single, []).blocks == 2
 
 
 @pytest.mark.parametrize("options", [{"schedule": "random"}, {"seed": "x"}, {"seed": [1]}])

@@ -18,7 +18,7 @@ from reftile.ir.numbers import convert
 from reftile.ir.records import load
 from tests.interp.pure_cases import kernel_of
 
-mp = mpmath.mp
+mp: Any = mpmath.mp
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "divf": lambda x, y: x / y,
     "rcp": lambda x: 1 / x,
