@@ -27,6 +27,7 @@ import reftile
 import reftile.lang as ct
 
 ACQUIRE, RELEASE = ct.MemoryOrder.ACQUIRE, ct.MemoryOrder.RELEASE
+DEVICE = ct.MemoryScope.DEVICE
 EMPTY, SUM, PREFIX = 0, 1, 2
 
 
@@ -39,10 +40,10 @@ def prefix_sum(x, out, flags, sums, prefixes, tile: ct.Constant[int]):
     before = ct.zeros((), x.dtype)
     if i > 0:
         ct.store(sums, (i,), own)
-        ct.store(flags, (i,), SUM, memory_order=RELEASE)
+        ct.store(flags, (i,), SUM, memory_order=RELEASE, memory_scope=DEVICE)
         ahead = i - 1
         while True:
-            flag = ct.load(flags, (ahead,), (), memory_order=ACQUIRE)
+            flag = ct.load(flags, (ahead,), (), memory_order=ACQUIRE, memory_scope=DEVICE)
             if flag == PREFIX:
                 before = ct.load(prefixes, (ahead,), ()) + before
                 break
@@ -50,7 +51,7 @@ def prefix_sum(x, out, flags, sums, prefixes, tile: ct.Constant[int]):
                 before = ct.load(sums, (ahead,), ()) + before
                 ahead = ahead - 1
     ct.store(prefixes, (i,), before + own)
-    ct.store(flags, (i,), PREFIX, memory_order=RELEASE)
+    ct.store(flags, (i,), PREFIX, memory_order=RELEASE, memory_scope=DEVICE)
     ct.store(out, (i,), ct.cumsum(part) + before)
 
 

@@ -30,6 +30,7 @@ import reftile.lang as ct
 
 ZERO = ct.PaddingMode.ZERO
 ACQUIRE, RELEASE = ct.MemoryOrder.ACQUIRE, ct.MemoryOrder.RELEASE
+DEVICE = ct.MemoryScope.DEVICE
 
 
 def part_of_product(a, b, i, j, part, parts, tile_m, tile_n, tile_k):
@@ -55,12 +56,12 @@ def matmul_in_turns(
     """Grid: (cdiv(m, tile_m), cdiv(n, tile_n), parts). turns: zeros, one for each tile of c."""
     i, j, part = ct.bid(0), ct.bid(1), ct.bid(2)
     acc = part_of_product(a, b, i, j, part, ct.num_blocks(2), tile_m, tile_n, tile_k)
-    while ct.load(turns, (i, j), (), memory_order=ACQUIRE) != part:
+    while ct.load(turns, (i, j), (), memory_order=ACQUIRE, memory_scope=DEVICE) != part:
         pass
     if part > 0:
         acc = ct.load(c, (i, j), (tile_m, tile_n), padding_mode=ZERO) + acc
     ct.store(c, (i, j), acc)
-    ct.store(turns, (i, j), part + 1, memory_order=RELEASE)
+    ct.store(turns, (i, j), part + 1, memory_order=RELEASE, memory_scope=DEVICE)
 
 
 @reftile.kernel

@@ -25,6 +25,7 @@ import reftile.lang as ct
 
 ZERO = ct.PaddingMode.ZERO
 ACQUIRE, RELEASE = ct.MemoryOrder.ACQUIRE, ct.MemoryOrder.RELEASE
+DEVICE = ct.MemoryScope.DEVICE
 
 
 @reftile.kernel(progress="cooperative")
@@ -56,11 +57,11 @@ def matmul_stream_k(
             acc = ct.mma(x, y, acc)
         if first > 0:
             ct.store(shares, (block, 0, 0), acc.reshape((1, tile_m, tile_n)))
-            ct.store(flags, (block,), 1, memory_order=RELEASE)
+            ct.store(flags, (block,), 1, memory_order=RELEASE, memory_scope=DEVICE)
         else:
             helper, covered = block + 1, last
             while covered < steps:
-                while ct.load(flags, (helper,), (), memory_order=ACQUIRE) == 0:
+                while ct.load(flags, (helper,), (), memory_order=ACQUIRE, memory_scope=DEVICE) == 0:
                     pass
                 share = ct.load(shares, (helper, 0, 0), (1, tile_m, tile_n))
                 acc = acc + share.reshape((tile_m, tile_n))

@@ -16,6 +16,7 @@ from reftile.conformance.suites import (
     pointers,
     poison,
     reductions,
+    small_kernels,
     structural,
     texts,
 )
@@ -37,7 +38,7 @@ SUITES: Mapping[str, tuple[Maker, ...]] = {
     ),
     "reject": (texts.rejects,),
     "trap": (texts.traps, poison.cases),
-    "kernels": (kernels.cases,),
+    "kernels": (kernels.cases, small_kernels.cases),
     "litmus": (),  # asked in another way: see `litmus.questions`
 }
 
