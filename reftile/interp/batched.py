@@ -11,7 +11,7 @@ A kernel in which blocks wait for each other, or print, cannot be run like this 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from reftile.interp.batch import (
 )
 from reftile.interp.batched_memory import BATCHED_MAKERS
 from reftile.interp.memory import Buffer, Memory
-from reftile.interp.plan import PlanRegion, Step, make_plan
+from reftile.interp.plan import Plan, PlanRegion, Step, make_plan
 from reftile.interp.values import Tile
 from reftile.ir.core import Kernel, Op
 from reftile.ir.diagnostics import Diagnosis, ReftileError
@@ -51,8 +51,26 @@ def run_batched(
     Raises:
         ReftileError: rule `batched.unsupported`, with the operation that stands in the way.
     """
-    refuse_waiting(kernel)
-    plan = make_plan(kernel, BATCHED_MAKERS)
+    # A plan belongs to one launch at a time: a second one beside this makes its own.
+    plan = cast("Plan[Batch] | None", kernel.plans.pop("batched", None))
+    if plan is None:
+        refuse_waiting(kernel)
+        plan = make_plan(kernel, BATCHED_MAKERS)
+    try:
+        return _run_planned(plan, grid, arguments, memory, globals, progress)
+    finally:
+        plan.forget()
+        kernel.plans["batched"] = plan
+
+
+def _run_planned(
+    plan: Plan[Batch],
+    grid: Index3,
+    arguments: list[Any],
+    memory: Memory,
+    globals: dict[str, Buffer],
+    progress: Callable[[int, int], None] | None,
+) -> int:
     for slot, value in zip(plan.body.arguments, arguments, strict=True):
         plan.template[slot] = value
     shared = Shared(grid, memory, globals, [-1] * len(plan.template))

@@ -88,6 +88,7 @@ class Plan(Generic[C]):
     used: values that something uses; results that nothing uses need not be made.
     known, uniform: values that are constants, and values that are the same for all blocks of a
         launch.
+    once: where the results of uniform operations are kept for the length of a launch.
     """
 
     kernel: Kernel
@@ -97,7 +98,15 @@ class Plan(Generic[C]):
     used: set[Value] = field(default_factory=set[Value])
     known: set[Value] = field(default_factory=set[Value])
     uniform: set[Value] = field(default_factory=set[Value])
+    once: list[list[Sequence[Any]]] = field(default_factory=list[list[Sequence[Any]]])
     body: PlanRegion[C] = field(init=False)
+
+    def forget(self) -> None:
+        """Drop all that belongs to the launch that has ended."""
+        for kept in self.once:
+            kept.clear()
+        for slot in self.body.arguments:
+            self.template[slot] = None
 
     def slot(self, value: Value) -> int:
         """The slot of a value, given out on first sight."""
@@ -176,7 +185,7 @@ def _plan_op(plan: Plan[C], op: Op) -> Step[C]:
         apply = _pure(op, plan, len(inputs), regions, captures)
         step = Step(op, "pure", (*inputs, *captures), outputs, apply, regions)
     if step.kind == "pure" and _is_uniform(plan, op):
-        step.apply = _once(step.apply)
+        step.apply = _once(plan, step.apply)
         plan.uniform.update(op.results)
     return step
 
@@ -215,8 +224,9 @@ def _is_uniform(plan: Plan[Any], op: Op) -> bool:
     return all(v in plan.uniform or v in plan.known for v in op.operands)
 
 
-def _once(apply: Apply[C]) -> Apply[C]:
+def _once(plan: Plan[C], apply: Apply[C]) -> Apply[C]:
     kept: list[Sequence[Any]] = []
+    plan.once.append(kept)
 
     def apply_once(context: C, values: list[Any]) -> Sequence[Any]:
         if not kept:

@@ -166,6 +166,7 @@ class Kernel:
     argument_attributes: one dictionary per argument (for example `access`, `noalias`).
     attributes: of the whole kernel: target, cluster, hints, progress, host expressions.
     verified: what the kernel was when `verify_unless_known` last passed it.
+    plans: what others made of the kernel as it was then; dropped when it has changed.
     """
 
     name: str
@@ -175,7 +176,8 @@ class Kernel:
     attributes: dict[str, Attribute] = field(default_factory=dict[str, "Attribute"])
     span: Span = NOWHERE
     comments: tuple[str, ...] = ()
-    verified: object = field(default=None, repr=False)
+    verified: object = None
+    plans: dict[str, object] = field(default_factory=dict[str, object])
 
     def __post_init__(self) -> None:
         self.body.parent = self

@@ -40,6 +40,7 @@ def verify_unless_known(kernel: Kernel) -> None:
     """
     state = _state(kernel)
     if kernel.verified != state:
+        kernel.plans.clear()
         verify(kernel)
         kernel.verified = state
 

@@ -71,3 +71,20 @@ def test_blocks_that_wait_for_each_other_are_refused() -> None:
 def test_printing_is_refused() -> None:
     module = program("", '%t = print_tko [%bx] {format = "%d"} : token')
     assert violation(module, 2, [], check=False).rule == "batched.unsupported"
+
+
+def test_a_second_launch_sees_its_own_arguments() -> None:
+    text = """\
+tile kernel @scale(%x: tile<ptr<f32>>, %n: tile<i32>) {
+  %two = constant {value = 2} : tile<i32>
+  %m = muli %n, %two : tile<i32>
+  %f = itof %m {signedness = signed} : tile<f32>
+  %t = store_ptr_tko %x, %f {ordering = weak} : token
+  return
+}
+"""
+    kernel = parse(text).kernel()
+    first, second = np.zeros(1, np.float32), np.zeros(1, np.float32)
+    interpret(kernel, 1, [first, 3], check=False)
+    interpret(kernel, 1, [second, 5], check=False)
+    assert (first[0], second[0]) == (6.0, 10.0)
