@@ -14,8 +14,8 @@ import reftile.cli.doctor as machine
 import reftile.cli.explore as exploring
 import reftile.cli.interop as interop
 import reftile.cli.run as running
-from reftile.cli.output import BAD_INPUT, OUR_FAULT, STOPPED, Exit, Output
-from reftile.ir.diagnostics import Bug, ReftileError
+from reftile.cli.output import BAD_INPUT, OUR_FAULT, STOPPED, UNSUPPORTED, Exit, Output
+from reftile.ir.diagnostics import Bug, ReftileError, fail
 
 EPILOG = (
     "Exit codes: 0 all is well, 1 something was found, 2 wrong input, 3 not possible on this "
@@ -216,6 +216,15 @@ def _guarded(command: Callable[[], Any], as_json: bool) -> int:
     except (KeyboardInterrupt, typer.Abort) as stop:
         print(f"reftile: {stop or 'stopped'}", file=sys.stderr)
         return STOPPED
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("reftile"):
+            output.bug(Bug(str(error), _place(error), " ".join(sys.argv)))
+            return OUR_FAULT
+        hint = "pip install 'reftile[conformance]' has what the suites and the fuzzer need"
+        output.diagnoses(
+            fail("cli.missing_package", f"the package {error.name} is not installed", hint=hint)
+        )
+        return UNSUPPORTED
     except BrokenPipeError:
         return 0
     except (RecursionError, MemoryError) as error:

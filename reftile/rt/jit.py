@@ -68,18 +68,6 @@ class Function:
                 shared_bytes,
             )
 
-    def resident_clusters(self, threads: int) -> int:
-        """Blocks of this kernel that one multiprocessor holds at once."""
-        return int(
-            driver.call(
-                "asking for the occupancy",
-                "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-                self.handle,
-                threads,
-                self.shared_bytes,
-            )
-        )
-
 
 def load(ptx: str, entry: str, shared_bytes: int, cache: Cache | None, device: int = 0) -> Function:
     """Assemble and load PTX.

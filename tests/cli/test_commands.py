@@ -257,3 +257,15 @@ def test_wrong_conformance_commands_are_diagnosed(
 ) -> None:
     assert execute(command) == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["fuzz", "--programs", "1"], ["conformance", "list"]])
+def test_a_missing_package_is_named(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError("no module", name="hypothesis")
+
+    monkeypatch.setattr("reftile.cli.conformance.import_module", missing)
+    assert execute(command) == 3
+    assert "the package hypothesis is not installed" in capsys.readouterr().err
