@@ -109,7 +109,12 @@ class Op:
         """Yield this operation and all operations inside it, outermost first."""
         yield self
         for region in self.regions:
-            yield from region.block.walk()
+            # A generator for each operation without regions would take most of the time.
+            for op in region.block.ops:
+                if op.regions:
+                    yield from op.walk()
+                else:
+                    yield op
 
     def __repr__(self) -> str:
         results = ", ".join(f"%{r.name or '?'}" for r in self.results)
@@ -145,7 +150,10 @@ class Block:
     def walk(self) -> Iterator[Op]:
         """Yield all operations, nested ones too, in textual order."""
         for op in self.ops:
-            yield from op.walk()
+            if op.regions:
+                yield from op.walk()
+            else:
+                yield op
 
 
 class Region:

@@ -17,9 +17,10 @@ Report: TypeAlias = Callable[..., None]
 
 def check_flight(kernel: Kernel, report: Report) -> None:
     """Accumulators are used once, results taken when complete, lent operands left alone."""
+    given_away = {op.arguments[2] for op in kernel.walk() if op.name == "mma_start"}
     for block in _blocks(kernel.body.block):
         for value in _defined(block):
-            _check_uses(block, value, report)
+            _check_uses(block, value, value in given_away, report)
     follower = _Follower(report)
     follower.block(kernel.body.block, _State())
 
@@ -40,7 +41,7 @@ def _defined(block: Block) -> Iterator[Value]:
 # Each accumulator has one use
 
 
-def _check_uses(block: Block, value: Value, report: Report) -> None:
+def _check_uses(block: Block, value: Value, is_given_away: bool, report: Report) -> None:
     at = value.owner if isinstance(value.owner, Op) else block.ops[-1]
     if isinstance(value.type, PendingType):
         uses = _count_uses(block, value)
@@ -51,7 +52,7 @@ def _check_uses(block: Block, value: Value, report: Report) -> None:
                 at,
                 "carry it on, or take it with `mma_wait`",
             )
-    elif isinstance(value.type, TileType) and value.type.shape and _is_given_away(block, value):
+    elif isinstance(value.type, TileType) and value.type.shape and is_given_away:
         uses = _count_uses(block, value)
         if uses > 1:
             report(
@@ -60,10 +61,6 @@ def _check_uses(block: Block, value: Value, report: Report) -> None:
                 at,
                 "a product takes the registers of its accumulator; use its result",
             )
-
-
-def _is_given_away(block: Block, value: Value) -> bool:
-    return any(op.name == "mma_start" and op.arguments[2] is value for op in block.walk())
 
 
 def _count_uses(block: Block, value: Value) -> int:

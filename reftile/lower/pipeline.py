@@ -41,10 +41,16 @@ class Lowered:
     assembly: Report | None = None
 
 
-def lower(kernel: Kernel, target: str, assembled: bool = False, keep_text: bool = False) -> Lowered:
+def lower(
+    kernel: Kernel,
+    target: str,
+    assembled: bool = False,
+    keep_text: bool = False,
+    check_each: bool = True,
+) -> Lowered:
     """Lower a `pipe` kernel. The kernel is changed: it ends up where the first passes leave it.
 
-    target: what the kernel says it is for, such as "sm_90a".
+    target: what the kernel says it is for, such as "sm_90a". check_each: as for `run_passes`.
 
     Raises:
         ReftileError: the kernel is for another target, or uses what is not lowered yet.
@@ -55,7 +61,7 @@ def lower(kernel: Kernel, target: str, assembled: bool = False, keep_text: bool 
         message = f"a pipe kernel for {target} is needed, found {kernel.level} for {found}"
         raise fail("lower.target", message, kernel.span)
     arguments = tuple(a.name for a in kernel.arguments)
-    report = run_passes(kernel, PIPE_TO_SIMT, target, keep_text)
+    report = run_passes(kernel, PIPE_TO_SIMT, target, keep_text, check_each)
     ptx = emit_ptx(report.kernel)
     host = host_plan(report.kernel, arguments)
     if not assembled:
