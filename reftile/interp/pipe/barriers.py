@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from reftile.interp.pipe.flights import Landing, Queue, Reach
+from reftile.interp.coroutines import Queue
+from reftile.interp.pipe.flights import Landing, Reach
 from reftile.interp.pipe.tokens import NOTHING, Issuer, PipeToken
 from reftile.ir.core import Op, Value
 from reftile.ir.types import BarrierType, NamedBarrierType

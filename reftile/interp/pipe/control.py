@@ -7,8 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from reftile.interp.coroutines import SPIN, STEP, Control, Ending, Run, Wait
 from reftile.interp.machine import Block
-from reftile.interp.pipe.machine import SPIN, STEP, Agent, Control, Ending, Run, Wait
+from reftile.interp.pipe.machine import Agent
 from reftile.interp.pipe.tokens import NOTHING
 from reftile.interp.pipe.waits import WAITS, count_step
 from reftile.interp.plan import PlanRegion, Step, scalar_tile

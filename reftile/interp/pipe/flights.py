@@ -5,26 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from reftile.interp.coroutines import Queue
 from reftile.interp.pipe.tokens import NOTHING, Issuer, PipeToken
 from reftile.interp.values import Tile
 from reftile.ir.core import Op
 
 Stage = Callable[[], None]
-
-
-class Queue:
-    """Who waits for something: what to call to let each look again."""
-
-    __slots__ = ("waiting",)
-
-    def __init__(self) -> None:
-        self.waiting: list[Callable[[], None]] = []
-
-    def wake(self) -> None:
-        """Let all look again; those who still wait come back."""
-        waiting, self.waiting = self.waiting, []
-        for resume in waiting:
-            resume()
 
 
 @dataclass(slots=True, eq=False)

@@ -11,15 +11,14 @@ yields tells the schedule why it stopped:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
+from reftile.interp.coroutines import Queue, Run, Wait
 from reftile.interp.machine import Block, Launch
 from reftile.interp.pipe.barriers import Barriers, Misuse, NamedBarriers, Rounds
 from reftile.interp.pipe.findings import describe_global_race, describe_shared_race
-from reftile.interp.pipe.flights import Flight, Groups, Landing, Queue, Reach
+from reftile.interp.pipe.flights import Flight, Groups, Landing, Reach
 from reftile.interp.pipe.places import Allocation, RacedAt
 from reftile.interp.pipe.tokens import NOTHING, PipeOrder, PipeToken
 from reftile.interp.plan import Plan, Step
@@ -28,35 +27,6 @@ from reftile.ir.core import Op, Value
 from reftile.ir.diagnostics import Diagnosis, ReftileError, Span
 
 Index3 = tuple[int, int, int]
-
-
-class Pause(Enum):
-    """Why an agent stopped that could go on."""
-
-    STEP = "step"
-    SPIN = "spin"
-
-
-STEP, SPIN = Pause.STEP, Pause.SPIN
-
-
-@dataclass(slots=True, eq=False)
-class Wait:
-    """What an agent waits for.
-
-    queue: where whoever lets it go on finds it. what: in words. on: the barrier that is waited on,
-    so that those who could arrive can be named.
-    """
-
-    op: Op
-    queue: Queue
-    what: Callable[[], str]
-    on: Value | None = None
-
-
-Ending: TypeAlias = "tuple[str, list[Any]]"
-Run: TypeAlias = "Generator[Wait | Pause, None, Ending]"
-Control: TypeAlias = "Generator[Wait | Pause, None, Ending | None]"
 
 
 @dataclass(slots=True, eq=False)
@@ -111,6 +81,15 @@ class PipeLaunch(Launch):
     def fly(self, flight: Flight) -> None:
         """Let an asynchronous operation happen from now on."""
         self.flights.append(flight)
+
+    @property
+    def waits_across(self) -> bool:
+        """True if the kernel says that blocks wait for one another."""
+        return self.progress != "none"
+
+    def select(self, agent: Agent) -> None:
+        """Note who acts from now on."""
+        self.current = self.pipe_order.agent = agent
 
     def act(self, flight: Flight) -> None:
         """Do the next stage of an asynchronous operation, which is in `flights`."""

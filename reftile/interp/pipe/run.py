@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from reftile.interp.actions import MAKERS
+from reftile.interp.coroutines import run
 from reftile.interp.machine import Block
 from reftile.interp.memory import STORED_POISON, Buffer, Memory
 from reftile.interp.pipe.actions import ACTIONS
@@ -22,7 +23,7 @@ from reftile.interp.pipe.deadlock import bytes_message
 from reftile.interp.pipe.flights import Flight
 from reftile.interp.pipe.machine import Agent, Cluster, Home, PipeLaunch
 from reftile.interp.pipe.products import PRODUCTS
-from reftile.interp.pipe.schedule import Runner, run
+from reftile.interp.pipe.schedule import make_runner
 from reftile.interp.pipe.tokens import Issuer, PipeOrder
 from reftile.interp.plan import Apply, Maker, Plan, make_plan
 from reftile.interp.schedule import Schedule
@@ -106,7 +107,7 @@ def run_pipe(
         if progress is not None:
             progress(launch.done, launch.block_count)
 
-    run(Runner(launch, lambda: next(clusters, None), ended), schedule, seed)
+    run(make_runner(launch, lambda: next(clusters, None), ended), schedule, seed)
     if launch.failed:
         raise (
             ReftileErrors(launch.failed)

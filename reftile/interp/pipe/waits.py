@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from reftile.interp.coroutines import Control, Wait
 from reftile.interp.machine import Block
 from reftile.interp.pipe.barriers import (
     Barriers,
@@ -15,7 +16,7 @@ from reftile.interp.pipe.barriers import (
     Rounds,
 )
 from reftile.interp.pipe.flights import Flight, Pending
-from reftile.interp.pipe.machine import Agent, Control, Wait
+from reftile.interp.pipe.machine import Agent
 from reftile.interp.pipe.tokens import PipeToken, join_all, token_of
 from reftile.interp.plan import Step
 from reftile.ir.core import Op

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reftile.interp import coroutines
 from reftile.interp.launch import interpret
-from reftile.interp.pipe import schedule
 from reftile.ir.core import Module
 from tests.interp.pipe.pipe_kernels import fails, program, role, vector
 
@@ -88,7 +88,7 @@ def test_a_flag_without_order_is_a_race(module: Module, options: dict[str, Any])
 def test_a_flag_that_nobody_raises(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedule, "MOST_ROUNDS", 100)
+    monkeypatch.setattr(coroutines, "MOST_ROUNDS", 100)
     found = fails(flag(), 1, arrays(), **options)
     assert found.rule == "progress.livelock"
     assert "waits for element 0 of `p`" in found.notes[0][0]
@@ -96,7 +96,7 @@ def test_a_flag_that_nobody_raises(
 
 def test_blocks_that_wait_must_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the declaration blocks may run one behind another."""
-    monkeypatch.setattr(schedule, "MOST_ROUNDS", 100)
+    monkeypatch.setattr(coroutines, "MOST_ROUNDS", 100)
     found = fails(flag(attributes="warps = 8"), 2, arrays())
     assert found.rule == "progress.livelock"
     assert 'progress = "cooperative"' in found.hint
