@@ -8,8 +8,8 @@ with `//` for unsigned division, so that a plan can be stored beside the machine
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import asdict, dataclass
+from typing import Any, cast
 
 from reftile.ir import ops
 from reftile.ir.attributes import Attribute
@@ -17,7 +17,7 @@ from reftile.ir.core import Block, Kernel, Op, Value
 from reftile.ir.diagnostics import fail
 from reftile.ir.dtypes import DTYPES
 from reftile.ir.expressions import compile_expression, compile_message, evaluate
-from reftile.ir.types import PointerType, TensorMapType, TileType
+from reftile.ir.types import PointerType, TensorMapType, TensorViewType, TileType
 from reftile.lower.constants import constant_int
 
 TENSOR_DTYPES = {
@@ -70,12 +70,22 @@ Parameter = ScalarParameter | PointerParameter | TensorMapParameter
 
 
 @dataclass(frozen=True, slots=True)
+class ArrayArgument:
+    """An argument that is an array: its element type, and whether the kernel may write to it."""
+
+    name: str
+    dtype: str
+    written: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class HostPlan:
     """All that a launch needs besides the grid, which the caller chooses.
 
     entry: the name of the kernel in the machine code. cluster: the grid is a multiple of it.
     arguments: the names of the pipe kernel's arguments, in order, which the expressions use.
     requirements: (condition, why) pairs that must hold before a launch.
+    arrays: the arguments that are arrays; one that is not described may be of any type.
     """
 
     entry: str
@@ -85,6 +95,14 @@ class HostPlan:
     parameters: tuple[Parameter, ...]
     arguments: tuple[str, ...]
     requirements: tuple[tuple[str, str], ...] = ()
+    arrays: tuple[ArrayArgument, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, which `plan_from_json` reads."""
+        found = asdict(self)
+        for parameter, data in zip(self.parameters, found["parameters"], strict=True):
+            data["kind"] = type(parameter).__name__
+        return found
 
     def broken_requirement(self, arguments: Mapping[str, int]) -> str | None:
         """Why a launch with these arguments (pointers as addresses) is not possible, or None."""
@@ -92,6 +110,31 @@ class HostPlan:
             if not evaluate_expression(condition, arguments):
                 return str(evaluate(compile_message(why), arguments))
         return None
+
+
+_KINDS = {c.__name__: c for c in (ScalarParameter, PointerParameter, TensorMapParameter)}
+
+
+def plan_from_json(data: Mapping[str, Any]) -> HostPlan:
+    """Read a plan that `to_json` wrote.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is not one.
+    """
+    parameters: list[Parameter] = []
+    for given in data["parameters"]:
+        fields = {k: _frozen(v) for k, v in given.items() if k != "kind"}
+        parameters.append(_KINDS[given["kind"]](**fields))
+    kept = {k: _frozen(v) for k, v in data.items() if k not in ("parameters", "arrays")}
+    arrays = tuple(ArrayArgument(**given) for given in data["arrays"])
+    return HostPlan(**kept, parameters=tuple(parameters), arrays=arrays)
+
+
+def _frozen(value: Any) -> Any:
+    """Lists as tuples, as JSON has only the former."""
+    if isinstance(value, list):
+        return tuple(map(_frozen, cast("list[Any]", value)))
+    return value
 
 
 def evaluate_expression(text: str, arguments: Mapping[str, int]) -> int:
@@ -102,8 +145,37 @@ def evaluate_expression(text: str, arguments: Mapping[str, int]) -> int:
 # From the kernel
 
 
-def host_plan(kernel: Kernel, arguments: tuple[str, ...]) -> HostPlan:
-    """Read the plan off a `simt` kernel; `arguments` are the names of the pipe kernel's."""
+def array_arguments(kernel: Kernel) -> tuple[ArrayArgument, ...]:
+    """The arguments of a `pipe` kernel that are pointers, and whether it may write through them.
+
+    It may where a pointer is used by anything but a view that cannot be written to.
+    """
+    pointers = {v: v.type.element for v in kernel.arguments if isinstance(v.type, TileType)}
+    arrays = {v: False for v, element in pointers.items() if isinstance(element, PointerType)}
+    read_only = {
+        v
+        for v, given in zip(kernel.arguments, kernel.argument_attributes, strict=True)
+        if given.get("access") == "read_only"
+    }
+    for op in kernel.walk():
+        for value in op.operands:
+            if value in arrays and value not in read_only:
+                arrays[value] |= not _is_read_only_view(op)
+    return tuple(
+        ArrayArgument(v.name, cast("PointerType", pointers[v]).pointee.name, written)
+        for v, written in arrays.items()
+    )
+
+
+def _is_read_only_view(op: Op) -> bool:
+    kind = op.results[0].type if isinstance(op, ops.MakeTensorView) else None
+    return isinstance(kind, TensorViewType) and kind.access == "read_only"
+
+
+def host_plan(
+    kernel: Kernel, arguments: tuple[str, ...], arrays: tuple[ArrayArgument, ...] = ()
+) -> HostPlan:
+    """Read the plan off a `simt` kernel; `arguments`, `arrays` are those of the pipe kernel."""
     parameters: list[Parameter] = []
     pairs = zip(kernel.arguments, kernel.argument_attributes, strict=True)
     for value, attributes in pairs:
@@ -127,6 +199,7 @@ def host_plan(kernel: Kernel, arguments: tuple[str, ...]) -> HostPlan:
         tuple(parameters),
         arguments,
         requirements,
+        arrays,
     )
 
 

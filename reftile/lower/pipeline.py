@@ -10,7 +10,7 @@ from reftile.ir.passes import Pass, PassReport, run_passes
 from reftile.lower.assign_layouts import assign_layouts
 from reftile.lower.derive_barriers import derive_barriers
 from reftile.lower.fold_constants import fold_constants
-from reftile.lower.host import HostPlan, host_plan
+from reftile.lower.host import HostPlan, array_arguments, host_plan
 from reftile.lower.lower_pipe import lower_pipe
 from reftile.lower.ptx.assemble import Report, assemble
 from reftile.lower.ptx.emit import emit_ptx
@@ -60,10 +60,10 @@ def lower(
         found = kernel.attributes.get("target", "no target")
         message = f"a pipe kernel for {target} is needed, found {kernel.level} for {found}"
         raise fail("lower.target", message, kernel.span)
-    arguments = tuple(a.name for a in kernel.arguments)
+    arguments, arrays = tuple(a.name for a in kernel.arguments), array_arguments(kernel)
     report = run_passes(kernel, PIPE_TO_SIMT, target, keep_text, check_each)
     ptx = emit_ptx(report.kernel)
-    host = host_plan(report.kernel, arguments)
+    host = host_plan(report.kernel, arguments, arrays)
     if not assembled:
         return Lowered(ptx, host, report)
     code, assembly = assemble(ptx, target)
