@@ -12,6 +12,7 @@ from reftile.ir.core import Block, Op
 from reftile.lang import arithmetic
 from reftile.lang.calls import call
 from reftile.lang.evaluation import evaluate_statically
+from reftile.lang.foreign import ForeignValue
 from reftile.lang.frame import UNKNOWN, Frame
 from reftile.lang.meeting import HARMLESS, meet
 from reftile.lang.names.debug import Keyword
@@ -423,6 +424,10 @@ def assign_target(frame: Frame, target: ast.expr, value: object) -> None:
                 assign_target(frame, inner, item)
         case ast.Starred(value=inner):
             assign_target(frame, inner, value)
+        case ast.Subscript(value=owner_node, slice=index_node) if isinstance(
+            owner := evaluate(frame, owner_node), ForeignValue
+        ):
+            owner.set_item(frame.trace, evaluate(frame, index_node), value)
         case ast.Attribute() | ast.Subscript():
             raise frame.unsupported(
                 target,

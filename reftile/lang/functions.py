@@ -14,7 +14,7 @@ from reftile.lang.frame import UNKNOWN, Frame, Returned
 from reftile.lang.source import FunctionSource, function_source, local_names
 from reftile.lang.statements import execute
 from reftile.lang.trace import Trace
-from reftile.lang.values import LocalFunction, describe
+from reftile.lang.values import CELL, LocalFunction, describe
 
 
 def lookup_in(t: Trace, function: FunctionType) -> Callable[[str], object]:
@@ -70,12 +70,19 @@ def inline(
     for name in local_names(source):
         names.pop(name, None)
     names.update(bind(t, source, arguments, keywords, defaults))
+    outer_frame = t.frame
+    if outer_frame is not None and t.cells:
+        names.update({n: v for n, v in outer_frame.names.items() if n.startswith(CELL)})
     frame = Frame(t, source, names, lookup, t.span, local_names=locals_)
     t.depth += 1
+    t.frame = frame
     try:
         return run(frame)
     finally:
         t.depth -= 1
+        t.frame = outer_frame
+        if outer_frame is not None and t.cells:
+            outer_frame.names.update({n: v for n, v in frame.names.items() if n.startswith(CELL)})
 
 
 def _undecorated(function: FunctionType) -> FunctionType:

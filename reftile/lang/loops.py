@@ -28,10 +28,19 @@ from reftile.lang.merge import Conflict, Same, Slot, fits, join, pack, same, slo
 from reftile.lang.operators import is_run_time, truth, truth_tile
 from reftile.lang.source import assigned_names, leaves_loop, returns
 from reftile.lang.trace import static_number
-from reftile.lang.values import Tile, Undefined, describe, items_of
+from reftile.lang.values import Foreign, Tile, Undefined, describe, items_of
 
 Execute: TypeAlias = Callable[[Frame, list[ast.stmt]], Outcome]
 Slots: TypeAlias = dict[str, Slot]
+
+
+class ForeignLoop(Foreign):
+    """What a dialect lets a `for` iterate over."""
+
+    def trace(self, frame: Frame, node: ast.For, execute: Execute) -> Outcome:
+        """Trace the loop; `execute` traces statements."""
+        raise NotImplementedError
+
 
 MOST_ATTEMPTS = 6
 """Times that a body is traced until the types of what it carries are settled."""
@@ -125,9 +134,14 @@ def _settle(
     may_break: bool,
 ) -> tuple[_Body, Slots]:
     """Trace the body until what it leaves fits what it begins with."""
+    names = [*names, *_give_cells(frame)]
     slots = _entry_slots(frame, names)
     body = _trace_body(frame, slots, counter, run, may_break)
     for _ in range(MOST_ATTEMPTS):
+        for cell in _give_cells(frame):  # the body may have made more of them
+            if cell not in slots:
+                slots[cell] = join([frame.names[cell]], "numbers")
+                names.append(cell)
         again = [e.names for e in body.exits if e.kind == "continue"]
         wrong = {
             name: slot
@@ -199,6 +213,8 @@ def trace_for(frame: Frame, node: ast.For, execute: Execute) -> Outcome:
     bounds = _range_bounds(frame, node.iter)
     if bounds is None:
         value = evaluate(frame, node.iter)
+        if isinstance(value, ForeignLoop):
+            return value.trace(frame, node, execute)
         return _unroll(frame, node, iterate(frame, node.iter, value), execute)
     if not isinstance(node.target, ast.Name):
         raise frame.error(node.target, "unpack", "the counter of a range is one number")
@@ -258,6 +274,14 @@ def _carried(frame: Frame, node: ast.For | ast.While, without: str = "") -> list
     return [n for n in assigned_names(nodes) if n != without]
 
 
+def _give_cells(frame: Frame) -> list[str]:
+    """Let every cell known so far have a value in front of a loop; give their names."""
+    for cell, initial in frame.trace.cells.items():
+        if cell not in frame.names:
+            frame.names[cell] = initial()
+    return list(frame.trace.cells)
+
+
 def _counted_for(
     frame: Frame,
     node: ast.For,
@@ -265,6 +289,22 @@ def _counted_for(
     bounds: tuple[Tile, Tile, Tile],
     execute: Execute,
 ) -> Outcome:
+    return trace_counted(frame, node, counter, bounds, lambda: execute(frame, node.body))
+
+
+def trace_counted(
+    frame: Frame,
+    node: ast.For,
+    counter: str,
+    bounds: tuple[Tile, Tile, Tile],
+    body_of: Callable[[], Outcome],
+    in_front: Callable[[], None] | None = None,
+) -> Outcome:
+    """Build a `for`.
+
+    body_of: traces the body, perhaps several times. in_front: traces what comes just before the
+    loop, once the body is settled.
+    """
     t = frame.trace
     dtype = bounds[0].dtype
     names = _carried(frame, node, counter)
@@ -272,10 +312,12 @@ def _counted_for(
     def run(arguments: list[Value]) -> Outcome:
         arguments[0].name = counter
         frame.names[counter] = Tile(arguments[0], dtype)
-        return execute(frame, node.body)
+        return body_of()
 
     body, slots = _settle(frame, names, TileType((), dtype.element), run, False)
     _close(frame, slots, body.exits)
+    if in_front is not None:
+        in_front()
     initial = _initial(frame, slots)
     types = [v.type for v in initial]
     operands = tuple(b.value for b in bounds)

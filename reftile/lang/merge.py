@@ -22,6 +22,7 @@ from reftile.lang.source import local_names
 from reftile.lang.trace import Trace
 from reftile.lang.values import (
     Array,
+    Foreign,
     LocalFunction,
     Number,
     RawArrayMemory,
@@ -73,7 +74,27 @@ class Conflict:
     why: str
 
 
-Slot: TypeAlias = Same | TileSlot | TokenSlot | GroupSlot | Conflict
+class ForeignSlot:
+    """How values of a dialect are carried."""
+
+    def types(self) -> tuple[Type, ...]:
+        """The types of the IR values."""
+        raise NotImplementedError
+
+    def pack(self, t: Trace, value: object) -> Iterator[Value]:
+        """The IR values that carry `value`."""
+        raise NotImplementedError
+
+    def unpack(self, values: Iterator[Value]) -> object:
+        """The value that carried IR values stand for."""
+        raise NotImplementedError
+
+    def fits(self, value: object) -> bool:
+        """True if `value` can be carried as it is."""
+        raise NotImplementedError
+
+
+Slot: TypeAlias = Same | TileSlot | TokenSlot | GroupSlot | ForeignSlot | Conflict
 
 
 def parts(value: object) -> tuple[object, ...] | None:
@@ -126,6 +147,10 @@ def same(first: object, second: object) -> bool:
     """True if two values are the same without looking at the run."""
     if first is second:
         return True
+    if isinstance(first, Foreign):
+        return first.is_same(second)
+    if isinstance(first, Token) and isinstance(second, Token):
+        return first.value is second.value
     if isinstance(first, Tile) and isinstance(second, Tile):
         return first.value is second.value and first.dtype is second.dtype
     if type(first) is not type(second):
@@ -157,6 +182,9 @@ def join(values: Sequence[object], carry: Carry = "differing") -> Slot:
     if missing is not None:
         return Conflict(missing.why)
     first = values[0]
+    foreign = next((v for v in values if isinstance(v, Foreign)), None)
+    if foreign is not None:
+        return _join_foreign(foreign, values, carry)
     numeric = all(isinstance(v, Tile) or is_number(v) for v in values)
     match carry:
         case "differing":
@@ -172,6 +200,16 @@ def join(values: Sequence[object], carry: Carry = "differing") -> Slot:
     if all(isinstance(v, Token) for v in values):
         return TokenSlot()
     return _join_groups(values, carry)
+
+
+def _join_foreign(foreign: Foreign, values: Sequence[object], carry: Carry) -> Slot:
+    found = foreign.join(values, carry)
+    if found is not None:
+        return cast("Slot", found)
+    if all(same(values[0], v) for v in values[1:]):
+        return Same(values[0])
+    listed = " or ".join(dict.fromkeys(describe(v) for v in values))
+    return Conflict(f"it is {listed}, depending on what runs")
 
 
 def _join_numbers(values: Sequence[Tile | Number]) -> Slot:
@@ -235,6 +273,8 @@ def slot_types(slot: Slot) -> tuple[Type, ...]:
             return (TOKEN,)
         case GroupSlot():
             return tuple(t for item in slot.items for t in slot_types(item))
+        case ForeignSlot():
+            return slot.types()
         case Same() | Conflict():
             return ()
 
@@ -251,6 +291,8 @@ def pack(t: Trace, slot: Slot, value: object) -> Iterator[Value]:
         case GroupSlot():
             for item, part in zip(slot.items, parts(value) or (), strict=True):
                 yield from pack(t, item, part)
+        case ForeignSlot():
+            yield from slot.pack(t, value)
         case Same() | Conflict():
             return
 
@@ -266,6 +308,8 @@ def unpack(slot: Slot, values: Iterator[Value]) -> object:
             return Token(next(values))
         case GroupSlot():
             return rebuild(slot.example, [unpack(item, values) for item in slot.items])
+        case ForeignSlot():
+            return slot.unpack(values)
         case Conflict():
             return Undefined(slot.why)
 
@@ -285,6 +329,8 @@ def fits(slot: Slot, value: object) -> bool:
             return promote_weak(slot.dtype, value) is slot.dtype
         case TokenSlot():
             return isinstance(value, Token)
+        case ForeignSlot():
+            return slot.fits(value)
         case GroupSlot():
             items = parts(value)
             if items is None or type(value) is not type(slot.example):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FunctionType
@@ -40,17 +40,42 @@ def trace_kernel(
     source = function_source(function)
     kernel = make_kernel(function.__name__, signature.ir_arguments(), "tile", source.head())
     kernel.argument_attributes = signature.argument_attributes()
+    captures = trace_body(function, kernel, options, lambda t: bind_arguments(t, signature))
+    simplify(kernel)
+    if options.tokens == "auto":
+        insert_tokens(kernel)
+    infer_access(kernel)
+    verify(kernel)
+    if attributes:
+        kernel.attributes.update({k: v for k, v in attributes.items() if v is not None})  # type: ignore[misc]
+    return kernel, captures
+
+
+def trace_body(
+    function: FunctionType,
+    kernel: Kernel,
+    options: Options,
+    bind: Callable[[Trace], dict[str, object]],
+) -> Captures:
+    """Trace the body of a function into an empty kernel; give what it captured from outside.
+
+    bind: the values of the function's parameters.
+
+    Raises:
+        ReftileError: as `trace_kernel`.
+    """
+    source = function_source(function)
     captures = Captures()
     trace = Trace(kernel, captures, options, call, inline)
-    names = bind_arguments(trace, signature)
     frame = Frame(
         trace,
         source,
-        names,
+        bind(trace),
         lookup_in(trace, function),
         is_kernel=True,
         local_names=local_names(source),
     )
+    trace.frame = frame
     assert isinstance(source.node, ast.FunctionDef)
     try:
         with _room_for_calls(options.deepest_call):
@@ -63,14 +88,7 @@ def trace_kernel(
         ) from None
     if outcome is Flow.NEXT:
         trace.op("return")
-    simplify(kernel)
-    if options.tokens == "auto":
-        insert_tokens(kernel)
-    infer_access(kernel)
-    verify(kernel)
-    if attributes:
-        kernel.attributes.update({k: v for k, v in attributes.items() if v is not None})  # type: ignore[misc]
-    return kernel, captures
+    return captures
 
 
 FRAMES_PER_CALL = 40

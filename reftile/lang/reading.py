@@ -10,6 +10,7 @@ from typing import cast
 
 from reftile.lang import arithmetic
 from reftile.lang.dtypes import DType
+from reftile.lang.foreign import ForeignValue
 from reftile.lang.frame import Frame
 from reftile.lang.meeting import spread_condition
 from reftile.lang.merge import Conflict, join, pack, unpack
@@ -38,7 +39,11 @@ def read_attribute(frame: Frame, node: ast.AST, owner: object, attribute: str) -
     method = find_method(owner, attribute)
     if method is not None:
         return BoundMethod(method, owner, attribute)
-    if known := known_attributes(owner):
+    if isinstance(owner, ForeignValue) and attribute in owner.attributes():
+        return owner.attribute(frame.trace, attribute)
+    if known := (
+        owner.attributes() if isinstance(owner, ForeignValue) else known_attributes(owner)
+    ):
         raise frame.error(
             node,
             "attribute",
@@ -61,6 +66,8 @@ def read_attribute(frame: Frame, node: ast.AST, owner: object, attribute: str) -
 def read_item(frame: Frame, node: ast.AST, owner: object, index: object) -> object:
     """`owner[index]`."""
     t = frame.trace
+    if isinstance(owner, ForeignValue):
+        return owner.item(t, index)
     if isinstance(owner, Tile):
         return _tile_item(frame, node, owner, index)
     if isinstance(owner, Array):

@@ -13,6 +13,7 @@ from reftile.lang.expressions import (
     evaluate,
     make_function,
 )
+from reftile.lang.foreign import ForeignValue
 from reftile.lang.frame import (
     Exit,
     Flow,
@@ -28,7 +29,7 @@ from reftile.lang.meeting import meet
 from reftile.lang.merge import join, pack, slot_types, unpack
 from reftile.lang.names.debug import Keyword
 from reftile.lang.operators import binary, is_run_time, truth, truth_tile
-from reftile.lang.values import Tile, Undefined
+from reftile.lang.values import CELL, Foreign, Tile, Undefined
 
 Statements: TypeAlias = list[ast.stmt]
 Tail: TypeAlias = tuple[Statements, ...]
@@ -58,6 +59,8 @@ def _statement(frame: Frame, statement: ast.stmt, rest: Tail) -> Outcome:
             return _if(frame, statement, rest)
         case ast.For():
             return trace_for(frame, statement, execute)
+        case ast.With():
+            return _with(frame, statement, rest)
         case ast.While():
             return trace_while(frame, statement, execute)
         case ast.Return():
@@ -67,6 +70,34 @@ def _statement(frame: Frame, statement: ast.stmt, rest: Tail) -> Outcome:
         case _:
             what = _PYTHON_NAMES.get(type(statement), f"`{type(statement).__name__}` statements")
             raise frame.unsupported(statement, what)
+
+
+class ForeignContext(Foreign):
+    """What a dialect lets stand in a `with`."""
+
+    def trace(
+        self, frame: Frame, node: ast.With, target: ast.expr | None, body: Callable[[], Outcome]
+    ) -> Outcome:
+        """Trace the statement; `body` traces its statements, `target` stands behind `as`."""
+        raise NotImplementedError
+
+
+def _with(frame: Frame, node: ast.With, rest: Tail) -> Outcome:
+    first, *others = node.items
+    found = evaluate(frame, first.context_expr)
+    if not isinstance(found, ForeignContext):
+        raise frame.unsupported(node, "`with`")
+    inner = ast.copy_location(ast.With(others, node.body), node) if others else None
+
+    def body() -> Outcome:
+        if inner is not None:
+            return _with(frame, inner, rest)
+        outcome = execute(frame, node.body)
+        if outcome is not Flow.NEXT:
+            raise frame.unsupported(node, "leaving a `with` by `return`, `break` or `continue`")
+        return outcome
+
+    return found.trace(frame, node, first.optional_vars, body)
 
 
 _PYTHON_NAMES: dict[type[ast.stmt], str] = {
@@ -100,6 +131,14 @@ def _assign_annotated(frame: Frame, node: ast.stmt) -> None:
 
 def _assign_augmented(frame: Frame, node: ast.stmt) -> None:
     found = cast("ast.AugAssign", node)
+    if isinstance(found.target, ast.Subscript):
+        owner = evaluate(frame, found.target.value)
+        if isinstance(owner, ForeignValue):
+            index = evaluate(frame, found.target.slice)
+            before = owner.item(frame.trace, index)
+            value = binary(frame.trace, type(found.op), before, evaluate(frame, found.value))
+            owner.set_item(frame.trace, index, value)
+            return
     if not isinstance(found.target, ast.Name):
         assign_target(frame, found.target, None)
         return
@@ -189,6 +228,8 @@ def _leave_function(frame: Frame, value: object) -> Outcome:
     if not isinstance(loop, RunTimeLoop):
         return Returned(value)
     t = frame.trace
+    if t.cells:
+        raise t.error("return", "a function of a pipe kernel cannot return from inside a loop")
     loop.exits.append(Exit("break", t.block, dict(frame.names), t.span, Returned(value)))
     return Flow.ENDED
 
@@ -282,6 +323,11 @@ def _merge(
     """End both regions with the values of the names that differ; name what comes out."""
     t = frame.trace
     then_names, else_names = names
+    for block, values in zip(blocks, names, strict=True):
+        for cell in (n for n in (*then_names, *else_names) if n.startswith(CELL)):
+            if cell not in values:
+                with t.inside(block):
+                    values[cell] = t.cells[cell]()
     slots = {
         name: join([_value(n, name, node) for n in names])
         for name in dict.fromkeys((*then_names, *else_names))
@@ -344,6 +390,7 @@ def _return_from_branches(
     """A branch of an inlined function returns: the rest of the function moves into the other."""
     returned: list[object] = []
     for block, names, outcome in (then, otherwise):
+        _check_cells(frame, node, names)
         result = outcome
         if result is Flow.NEXT:
             result = _finish(frame, block, names, rest)
@@ -356,6 +403,17 @@ def _return_from_branches(
         returned.append(result.value)
     blocks = (then[0], otherwise[0])
     return Returned(meet(frame, node, condition, blocks, returned, "the function returns"))
+
+
+def _check_cells(frame: Frame, node: ast.If, names: dict[str, object]) -> None:
+    """What a branch that returns has changed would be lost."""
+    if any(n.startswith(CELL) and frame.names.get(n) is not v for n, v in names.items()):
+        raise frame.error(
+            node,
+            "return",
+            "a branch of a function that returns changes a fragment or a buffer",
+            "let the function have one `return`, at its end",
+        )
 
 
 def _finish(frame: Frame, block: Block, names: dict[str, object], rest: Tail) -> Outcome:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 from reftile.ir.attributes import Attribute, Dense, element_bits
 from reftile.ir.build import Builder
@@ -24,6 +24,12 @@ from reftile.lang.values import Number, Tile, Token, as_items, describe, is_numb
 
 Arguments = Sequence[object]
 Inline = Callable[["Trace", object, Arguments, Mapping[str, object]], object]
+
+
+class Names(Protocol):
+    """Whoever has the names of the function that is being traced."""
+
+    names: dict[str, object]
 
 
 @dataclass(slots=True)
@@ -43,6 +49,8 @@ class Trace:
 
     call: calls anything callable with values of the language. inline: calls a Python function by
     tracing its body. Both are given by the tracer, which stands above this module.
+
+    frame: the function that is being traced. cells: what cells hold before anything has set them.
     """
 
     def __init__(
@@ -55,6 +63,8 @@ class Trace:
         self._call = call
         self._inline = inline
         self.depth = 0
+        self.frame: Names | None = None
+        self.cells: dict[str, Callable[[], object]] = {}
 
     @property
     def block(self) -> Block:
@@ -80,6 +90,17 @@ class Trace:
             yield
         finally:
             self.builder.block = outer
+
+    def cell(self, name: str) -> object:
+        """What a cell holds here."""
+        assert self.frame is not None
+        names = self.frame.names
+        return names[name] if name in names else self.cells[name]()
+
+    def set_cell(self, name: str, value: object) -> None:
+        """Let a cell hold `value` from here on."""
+        assert self.frame is not None
+        self.frame.names[name] = value
 
     def call(self, function: object, *arguments: object) -> object:
         """Call a function of the user's, or a name of the language."""

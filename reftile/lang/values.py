@@ -7,7 +7,7 @@ functions, modules. The classes here stand for what is known only when the kerne
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard, cast
 
@@ -20,6 +20,30 @@ if TYPE_CHECKING:
     from reftile.lang.source import FunctionSource
 
 Number: TypeAlias = bool | int | float
+
+CELL = "%"
+"""Names that begin with this are state of a dialect, carried through loops and branches beside the
+names of the user's."""
+
+
+class Foreign:
+    """A value of a dialect of the language; what can be done with it stands in `foreign`."""
+
+    def describe(self) -> str:
+        """Name the value in a message."""
+        return f"a {type(self).__name__.lower()}"
+
+    def attributes(self) -> tuple[str, ...]:
+        """The names that `attribute` finds."""
+        return ()
+
+    def is_same(self, other: object) -> bool:
+        """True if both are the same without looking at the run."""
+        return self is other
+
+    def join(self, values: Sequence[object], carry: str) -> object | None:
+        """How `values`, which may be of other kinds, are carried: a slot of `merge`, or None."""
+        return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,6 +210,8 @@ def is_static(value: object) -> bool:
     """True if nothing in `value` depends on the run."""
     if isinstance(value, (Tile, Token, Array, TiledView, RawArrayMemory, Undefined, FormattedText)):
         return False
+    if isinstance(value, Foreign):
+        return False
     if isinstance(value, (tuple, list)):
         return all(is_static(item) for item in cast("tuple[object, ...]", value))
     if isinstance(value, dict):
@@ -229,6 +255,8 @@ def describe(value: object) -> str:
             return "the memory of an array"
         case Undefined():
             return "an undefined name"
+        case Foreign():
+            return value.describe()
         case tuple():
             items = cast("tuple[object, ...]", value)
             return "(" + ", ".join(map(describe, items)) + ("," if len(items) == 1 else "") + ")"
