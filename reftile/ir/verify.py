@@ -38,11 +38,21 @@ def verify_unless_known(kernel: Kernel) -> None:
     Raises:
         ReftileErrors: as `verify`.
     """
-    state = _state(kernel)
-    if kernel.verified != state:
+    if not is_verified(kernel):
         kernel.plans.clear()
         verify(kernel)
-        kernel.verified = state
+        kernel.verified = _state(kernel)
+
+
+def is_verified(kernel: Kernel) -> bool:
+    """True if a kernel has passed `verify_unless_known` and nothing has changed since."""
+    return kernel.verified is not None and kernel.verified == _state(kernel)
+
+
+def mark_verified(kernel: Kernel) -> None:
+    """Take a kernel for verified: its text is that of one that was."""
+    kernel.plans.clear()
+    kernel.verified = _state(kernel)
 
 
 def _state(kernel: Kernel) -> object:

@@ -20,12 +20,14 @@ class LaunchOptions:
     """How a launch runs.
 
     check: watch for races, poison and accesses out of bounds. schedule, seed: in which order things
-    happen that nothing orders.
+    happen that nothing orders. stream: what the launch is queued on, of any library; backends
+    without streams do not look at it.
     """
 
     check: bool = True
     schedule: str = "program"
     seed: int = 0
+    stream: Any = None
 
 
 class Backend(Protocol):
@@ -92,9 +94,10 @@ def run(
     check: bool = True,
     schedule: str = "program",
     seed: int = 0,
+    stream: Any = None,
 ) -> object:
     """Run a specialised kernel on a backend, and return its report."""
-    options = LaunchOptions(check, schedule, seed)
+    options = LaunchOptions(check, schedule, seed, stream)
     return BACKENDS.find(backend)(found.kernel, read_grid(grid), found.values, options)
 
 

@@ -178,11 +178,11 @@ class Launcher:
     grid: object
 
     def __call__(self, *args: object, **keywords: object) -> object:
-        """Launch. `backend`, `check`, `schedule`, `seed` are options unless they are parameters."""
+        """Launch. The options of `launch` are options unless they are parameters."""
         names = {p.name for p in self.kernel.parameters}
         options = {
             k: keywords.pop(k)
-            for k in ("backend", "check", "schedule", "seed")
+            for k in ("backend", "check", "schedule", "seed", "stream")
             if k in keywords and k not in names
         }
         values = self.kernel.arguments(args, keywords)
