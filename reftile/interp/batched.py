@@ -22,6 +22,8 @@ from reftile.interp.batch import (
     Part,
     Rows,
     Shared,
+    as_rows,
+    divide,
     join_parts,
     select,
     select_value,
@@ -81,9 +83,8 @@ def _run_planned(
             largest = max(largest, value.type.size)
     total = grid[0] * grid[1] * grid[2]
     size = max(1, MOST_ELEMENTS // largest)
-    for start in range(0, total, size):
-        blocks = np.arange(start, min(start + size, total))
-        _run_region(Batch(blocks, list(plan.template), shared), plan.body)
+    for blocks, lead in divide(grid, size):
+        _run_region(Batch(blocks, lead, list(plan.template), shared), plan.body)
         if progress is not None:
             progress(int(blocks[-1]) + 1, total)
     return total
@@ -119,7 +120,7 @@ def _refusal(op: Op, why: str) -> ReftileError:
 def _run_region(batch: Batch, region: PlanRegion[Batch]) -> list[Part]:
     """Run a region; gives the parts in which its blocks left it."""
     left: list[Part] = []
-    rows = np.arange(batch.blocks.size)
+    rows = batch.everyone
     for step in region.steps:
         env = batch.env
         if step.kind != "control":
@@ -128,6 +129,10 @@ def _run_region(batch: Batch, region: PlanRegion[Batch]) -> list[Part]:
                 env[slot] = result
             continue
         stay, gone = _CONTROL[step.op.name](batch, step)
+        if len(stay) == 1 and not gone:  # all blocks stay together
+            for slot, value in zip(step.outputs, stay[0].values, strict=True):
+                env[slot] = value
+            continue
         left.extend(Part(p.ending, rows[p.rows], p.values) for p in gone)
         if not stay:
             return left
@@ -135,7 +140,7 @@ def _run_region(batch: Batch, region: PlanRegion[Batch]) -> list[Part]:
         if kept.size < batch.blocks.size:
             batch, rows = select(batch, kept), rows[kept]
         for i, slot in enumerate(step.outputs):
-            batch.env[slot] = join_parts(stay, i, batch.shared.ranks[slot])
+            batch.env[slot] = join_parts(stay, i, batch.shared.ranks[slot], batch.lead)
     left.append(Part(region.ending, rows, [batch.env[i] for i in region.results]))
     return left
 
@@ -146,10 +151,11 @@ Ways = tuple[list[Part], list[Part]]
 
 def _run_if(batch: Batch, step: Step[Batch]) -> Ways:
     condition = batch.env[step.inputs[0]].data
-    everyone = np.arange(batch.blocks.size)
+    everyone = batch.everyone
     if condition.ndim == 0 or condition.all() or not condition.any():
         groups = [(bool(condition.reshape(-1)[0]), everyone, batch)]
     else:
+        condition = as_rows(condition, 0, batch.lead)
         yes, no = np.flatnonzero(condition), np.flatnonzero(~condition)
         groups = [(True, yes, select(batch, yes)), (False, no, select(batch, no))]
     stay: list[Part] = []
@@ -165,51 +171,66 @@ def _run_if(batch: Batch, step: Step[Batch]) -> Ways:
     return stay, gone
 
 
-def _bound(batch: Batch, slot: int, unsigned_bits: int) -> NDArray[np.int64]:
-    data = np.asarray(batch.env[slot].data).astype(np.int64)
-    if unsigned_bits and unsigned_bits < 64:
-        data = data & ((1 << unsigned_bits) - 1)
-    return np.broadcast_to(data, batch.blocks.shape).copy() if data.ndim == 0 else data.copy()
-
-
 def _run_for(batch: Batch, step: Step[Batch]) -> Ways:
     op, region = step.op, step.regions[0]
     type = op.operands[0].type
     assert isinstance(type, TileType)
-    bits = type.dtype.bits
-    unsigned = bits if op.attributes.get("unsigned_cmp") else 0
-    value, upper, stride = (_bound(batch, s, unsigned) for s in step.inputs[:3])
-    if (stride <= 0).any():  # it would never end
-        message = f"`step` must be positive, found {stride[stride <= 0][0]}"
+    bounds = [np.asarray(batch.env[s].data) for s in step.inputs[:3]]
+    bounds = [as_rows(b, 0, batch.lead) if b.ndim else b for b in bounds]
+    trips = _trips(op, bounds, type.dtype.bits, bool(op.attributes.get("unsigned_cmp")))
+    lower, stride = (b.astype(np.int64) for b in (bounds[0], bounds[2]))
+    carried = [batch.env[s] for s in step.inputs[3:]]
+    rows = batch.everyone
+    stay: list[Part] = []
+    gone: list[Part] = []
+    inner, done = batch, 0
+    while rows.size:
+        ended = trips == done
+        if ended.all():
+            stay.append(Part("continue", rows, carried))
+            break
+        if ended.any():
+            ranks = [batch.shared.ranks[s] for s in step.outputs]
+            over, on = np.flatnonzero(ended), np.flatnonzero(~ended)
+            kept = [
+                select_value(c, r, over, inner.lead) for c, r in zip(carried, ranks, strict=True)
+            ]
+            stay.append(Part("continue", rows[over], kept))
+            carried = [
+                select_value(c, r, on, inner.lead) for c, r in zip(carried, ranks, strict=True)
+            ]
+            rows = rows[on]
+            lower, stride, trips = (a[on] if a.ndim else a for a in (lower, stride, trips))
+            inner = select(inner, on)
+        counter = np.asarray(lower + done * stride).astype(type.dtype.carrier)
+        inner.env[region.arguments[0]] = Tile(
+            counter.reshape(inner.lead) if counter.ndim else counter
+        )
+        count = rows.size
+        inner, rows, carried, kept_rows = _iterate(inner, region, carried, rows, gone)
+        if rows.size != count:
+            lower, stride, trips = (a[kept_rows] if a.ndim else a for a in (lower, stride, trips))
+        done += 1
+    return stay, gone
+
+
+def _trips(op: Op, bounds: list[NDArray[Any]], bits: int, unsigned: bool) -> NDArray[np.uint64]:
+    """How often a `for` runs: one number if all blocks have the same bounds, else one for each."""
+    lower, upper, stride = (b.astype(np.int64).view(np.uint64) for b in bounds)
+    if unsigned:
+        mask = np.uint64((1 << bits) - 1)
+        lower, upper, stride = lower & mask, upper & mask, stride & mask
+        wrong, goes = stride == 0, lower < upper
+    else:
+        wrong, goes = stride.view(np.int64) <= 0, lower.view(np.int64) < upper.view(np.int64)
+    if wrong.any():  # it would never end
+        found = np.broadcast_to(bounds[2], wrong.shape)[wrong].reshape(-1)[0]
+        message = f"`step` must be positive, found {found}"
         raise ReftileError(
             Diagnosis("for.step", message, op.span, "run it with check=True to see where")
         )
-    together = all(batch.env[s].data.ndim == 0 for s in step.inputs[:3])
-    limit = 1 << (bits if unsigned else bits - 1)
-    carried = [batch.env[s] for s in step.inputs[3:]]
-    rows = np.arange(batch.blocks.size)
-    stay: list[Part] = []
-    gone: list[Part] = []
-    inner = batch
-    while rows.size:
-        going = (value < upper) & (value < limit)
-        if not going.all():
-            ended = np.flatnonzero(~going)
-            ranks = [batch.shared.ranks[s] for s in step.outputs]
-            kept = [select_value(c, r, ended) for c, r in zip(carried, ranks, strict=True)]
-            stay.append(Part("continue", rows[ended], kept))
-            on = np.flatnonzero(going)
-            if not on.size:
-                break
-            carried = [select_value(c, r, on) for c, r in zip(carried, ranks, strict=True)]
-            rows, value, upper, stride = rows[on], value[on], upper[on], stride[on]
-            inner = select(inner, on)
-        counter = value.astype(type.dtype.carrier)
-        inner.env[region.arguments[0]] = Tile(counter[0] if together else counter)
-        inner, rows, carried, kept_rows = _iterate(inner, region, carried, rows, gone)
-        value, upper, stride = (a[kept_rows] for a in (value, upper, stride))
-        value = value + stride
-    return stay, gone
+    # The distance is at most 2**64 - 1, which only unsigned arithmetic holds.
+    return np.where(goes, (upper - lower - np.uint64(1)) // stride + np.uint64(1), np.uint64(0))
 
 
 def _iterate(
@@ -220,6 +241,9 @@ def _iterate(
     for slot, item in zip(slots, carried, strict=True):
         inner.env[slot] = item
     ended = _run_region(inner, region)
+    if len(ended) == 1 and ended[0].ending == "continue":
+        # Nobody left: parts together hold every row.
+        return inner, rows, ended[0].values, inner.everyone
     again = [p for p in ended if p.ending == "continue"]
     gone.extend(Part(p.ending, rows[p.rows], p.values) for p in ended if p.ending != "continue")
     if not again:
@@ -227,16 +251,16 @@ def _iterate(
         return inner, nobody, carried, nobody
     kept = np.sort(np.concatenate([p.rows for p in again]))
     ranks = [inner.shared.ranks[s] for s in slots]
-    carried = [join_parts(again, i, r) for i, r in enumerate(ranks)]
     if kept.size < inner.blocks.size:
         inner = select(inner, kept)
+    carried = [join_parts(again, i, r, inner.lead) for i, r in enumerate(ranks)]
     return inner, rows[kept], carried, kept
 
 
 def _run_loop(batch: Batch, step: Step[Batch]) -> Ways:
     region = step.regions[0]
     carried = [batch.env[s] for s in step.inputs]
-    rows = np.arange(batch.blocks.size)
+    rows = batch.everyone
     left: list[Part] = []
     inner = batch
     computes_only = all(o.definition.effects in ("pure", "control") for o in step.op.walk())

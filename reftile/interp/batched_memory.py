@@ -7,6 +7,7 @@ in their order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any, NoReturn
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from reftile.interp.access import pointee
 from reftile.interp.atomics import combine, rounds
-from reftile.interp.batch import Batch
+from reftile.interp.batch import Batch, as_rows, block_ids, lead_of
 from reftile.interp.memory import (
     Buffer,
     Places,
@@ -69,13 +70,7 @@ def _tile_type(value: Any) -> TileType:
 
 def _make_block_id(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
-        x, y, z = batch.shared.grid
-        linear = batch.blocks
-        ids = (linear % x, linear // x % y, linear // (x * y))
-        return [
-            Tile(np.zeros((), np.int32) if n == 1 else i.astype(np.int32))
-            for i, n in zip(ids, (x, y, z), strict=True)
-        ]
+        return [Tile(i.astype(np.int32)) for i in block_ids(batch)]
 
     return apply
 
@@ -133,38 +128,84 @@ def _make_extents(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
 # Views
 
 
-def _indices(batch: Batch, values: Sequence[Tile], op: Op, view: TileView) -> list[Any]:
-    """Each index as an int if all blocks have the same, else as an array; checked."""
-    found: list[Any] = []
+@dataclass(slots=True)
+class _Indices:
+    """The index of each block's tile in a view.
+
+    at: by axis, an int if all blocks have the same, else an array with batch axes; along a sparse
+        axis the row numbers.
+    highest: by axis, the greatest; -1 for a sparse axis.
+    differ: whether any axis has an array with batch axes.
+    """
+
+    at: tuple[Any, ...]
+    highest: tuple[int, ...]
+    differ: bool
+
+
+def _indices(batch: Batch, values: Sequence[Tile], op: Op, view: TileView) -> _Indices:
+    """The index along each axis, checked."""
+    at: list[Any] = []
+    highest: list[int] = []
+    differ = False
     for axis, tile in enumerate(values):
         data = tile.data
         if axis == view.sparse:
-            found.append(data)
+            at.append(data)
+            highest.append(-1)
+            differ = differ or data.ndim > 1
             continue
-        low, high = (int(data),) * 2 if data.ndim == 0 else (int(data.min()), int(data.max()))
+        if data.ndim == 0:
+            low = high = place = int(data)
+        else:
+            low, high, place = _span(batch, data)
+            differ = True
         if low < 0 or high >= view.space[axis]:
             raise _fault(op, "view.index", "an index is outside the index space of the view")
-        found.append(low if data.ndim == 0 else data.astype(np.intp))
-    return found
+        at.append(place)
+        highest.append(high)
+    return _Indices(tuple(at), tuple(highest), differ)
 
 
-def _all_whole(view: TileView, index: list[Any], counts: tuple[int, ...]) -> bool:
-    """True if every tile lies inside the tensor."""
-    return all(
-        space == count or np.all(i < count)
-        for i, count, space in zip(index, counts, view.space, strict=True)
-    )
+def _span(batch: Batch, data: Array) -> tuple[int, int, Array]:
+    """(least, greatest, as NumPy indexes) of an array of indices; known if it was met before."""
+    kept = batch.spans.get(id(data))
+    if kept is None:
+        if len(batch.spans) >= 64:
+            batch.spans.clear()
+        # Holding the array keeps its id from being given to another.
+        found = int(data.min()), int(data.max()), data.astype(np.intp)
+        kept = batch.spans[id(data)] = data, found
+    return kept[1]
 
 
-def _each(batch: Batch, index: list[Any], view: TileView) -> Iterator[tuple[int, list[Any]]]:
-    """(row, index) of each block, for what is done block by block."""
-    for row in range(batch.blocks.size):
+def _whole_tiles(view: TileView, index: _Indices) -> Array | None:
+    """All tiles of a view as one array (see `views.whole_tiles`), if those at `index` are whole."""
+    if view.array is None or view.sparse >= 0:
+        return None
+    tiles, counts = view.whole or whole_tiles(view)
+    for high, count in zip(index.highest, counts, strict=True):
+        if high >= count:
+            return None
+    return tiles
+
+
+def _lead(index: _Indices, view: TileView) -> tuple[int, ...]:
+    """The batch axes that the indices have together."""
+    shapes = [np.shape(i)[: np.ndim(i) - (axis == view.sparse)] for axis, i in enumerate(index.at)]
+    return np.broadcast_shapes(*shapes)
+
+
+def _each(
+    index: _Indices, view: TileView, lead: tuple[int, ...]
+) -> Iterator[tuple[int, list[Any]]]:
+    """(number, index) of each block along batch axes, for what is done block by block."""
+    ranks = [int(axis == view.sparse) for axis in range(len(index.at))]
+    columns = [as_rows(np.asarray(i), r, lead) for i, r in zip(index.at, ranks, strict=True)]
+    for number in range(prod(lead)):
         yield (
-            row,
-            [
-                (i if np.ndim(i) == (axis == view.sparse) else i[row])
-                for axis, i in enumerate(index)
-            ],
+            number,
+            [c[number] if r else int(c[number]) for c, r in zip(columns, ranks, strict=True)],
         )
 
 
@@ -178,18 +219,17 @@ def _make_load_view(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
         view: TileView = values[0]
         index = _indices(batch, values[1:-1], op, view)
-        same = all(np.ndim(i) == (a == view.sparse) for a, i in enumerate(index))
-        if view.array is not None and view.sparse < 0:
-            tiles, counts = whole_tiles(view)
-            if _all_whole(view, index, counts):
-                units = tiles[tuple(index)]
-                return Tile(decode(units.copy() if same else units, dtype)), ROOT
-        count = 1 if same else batch.blocks.size
-        data = np.full((count, *type.shape), padding, dtype.carrier)
-        for row, at in _each(batch, index, view):
-            if row < count:
-                _load_one(batch, op, view, at, data[row, ...], dtype)
-        return Tile(data[0, ...] if same else data), ROOT
+        tiles = _whole_tiles(view, index)
+        if tiles is not None:
+            units = tiles[index.at]
+            # Arrays of indices make a copy, integers a view of memory.
+            return Tile(decode(units if index.differ else units.copy(), dtype)), ROOT
+        lead = _lead(index, view)
+        data = np.full((*lead, *type.shape), padding, dtype.carrier)
+        rows = data.reshape((prod(lead), *type.shape))
+        for row, at in _each(index, view, lead):
+            _load_one(batch, op, view, at, rows[row, ...], dtype)
+        return Tile(data), ROOT
 
     return apply
 
@@ -225,15 +265,19 @@ def _make_store_view(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
         tile, view = values[0], values[1]
         _check_writable(op, view.tensor.buffer)
         index = _indices(batch, values[2:-1], op, view)
-        if view.array is not None and view.sparse < 0:
-            tiles, counts = whole_tiles(view)
-            if _all_whole(view, index, counts):
-                bits = encode(tile.data, dtype)
-                same = all(np.ndim(i) == 0 for i in index)
-                tiles[tuple(index)] = bits[-1] if same and tile.data.ndim > type.rank else bits
-                return (ROOT,)
-        data = np.broadcast_to(tile.data, (batch.blocks.size, *type.shape))
-        for row, at in _each(batch, index, view):
+        tiles = _whole_tiles(view, index)
+        if tiles is not None:
+            bits = encode(tile.data, dtype)
+            # Of blocks that store to one place the last is to stay.
+            if index.differ:
+                lead = np.empty(lead_of(type.rank, tile), np.bool_)
+                tiles[tuple(np.broadcast_arrays(*index.at, lead)[:-1])] = bits
+            else:
+                tiles[index.at] = bits[(-1,) * (bits.ndim - type.rank)]
+            return (ROOT,)
+        lead = np.broadcast_shapes(lead_of(type.rank, tile), _lead(index, view))
+        data = as_rows(tile.data, type.rank, lead)
+        for row, at in _each(index, view, lead):
             _store_one(batch, op, view, at, data[row], dtype)
         return (ROOT,)
 
@@ -257,13 +301,6 @@ def _store_one(
 # Pointers
 
 
-def _batch_shape(batch: Batch, type: TileType, *tiles: Tile | None) -> tuple[int, ...]:
-    """The shape of all accesses; without the batch axis if all blocks make the same."""
-    if any(t is not None and t.data.ndim > type.rank for t in tiles):
-        return (batch.blocks.size, *type.shape)
-    return type.shape
-
-
 def _parts(
     batch: Batch, op: Op, shape: tuple[int, ...], pointers: Tile, mask: Tile | None, dtype: DType
 ) -> Sequence[Run | Places]:
@@ -281,7 +318,7 @@ def _make_load_ptr(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
 
     def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
         source, mask, padding, _ = values
-        shape = _batch_shape(batch, type, source, mask, padding)
+        shape = (*lead_of(type.rank, source, mask, padding), *type.shape)
         parts = _parts(batch, op, shape, source, mask, dtype)
         data = np.zeros(shape, dtype.carrier)
         if padding is not None:
@@ -303,7 +340,7 @@ def _make_store_ptr(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
 
     def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
         destination, value, mask, _ = values
-        shape = _batch_shape(batch, type, destination, value, mask)
+        shape = (*lead_of(type.rank, destination, value, mask), *type.shape)
         flat = np.broadcast_to(value.data, shape).reshape(-1)
         for part in _parts(batch, op, shape, destination, mask, dtype):
             _check_writable(op, part.buffer)
@@ -330,7 +367,7 @@ def _make_rmw(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
         pointers, argument, mask, _ = values
         # Each block adds for itself, also where all add the same to the same place.
-        shape = (batch.blocks.size, *type.shape)
+        shape = (*batch.lead, *type.shape)
         data = np.broadcast_to(argument.data, shape).reshape(-1)
         old = np.zeros(prod(shape), dtype.carrier)
         for part in _parts(batch, op, shape, pointers, mask, dtype):
@@ -357,7 +394,7 @@ def _make_cas(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
 
     def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
         pointers, expected, new, mask, _ = values
-        shape = (batch.blocks.size, *type.shape)
+        shape = (*batch.lead, *type.shape)
         wanted = np.broadcast_to(expected.data, shape).reshape(-1)
         value = np.broadcast_to(new.data, shape).reshape(-1)
         old = wanted.copy()
@@ -385,8 +422,8 @@ def _make_red_view(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
         view, value = values[0], values[-2]
         index = _indices(batch, values[1:-2], op, view)
-        data = np.broadcast_to(value.data, (batch.blocks.size, *view_type.tile))
-        for row, at in _each(batch, index, view):
+        data = as_rows(value.data, len(view_type.tile), batch.lead)
+        for row, at in _each(index, view, batch.lead):
             flat = data[row].reshape(-1)
             for places in _places_of_view(batch, op, view, at, dtype):
                 _check_writable(op, places.buffer)
@@ -413,7 +450,8 @@ def _make_alloca(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
         name = f"%{op.results[0].name}"
         buffer = batch.shared.memory.allocate(name, stride * blocks, dtype, alignment)
         buffer.state = None
-        return (Tile(buffer.address + np.arange(blocks, dtype=np.int64) * stride),)
+        first = buffer.address + np.arange(blocks, dtype=np.int64) * stride
+        return (Tile(first.reshape(batch.lead)),)
 
     return apply
 

@@ -22,7 +22,7 @@ from reftile.interp.values import Mask, Report, Tile
 from reftile.ir.core import Block as IRBlock
 from reftile.ir.core import Kernel, Op, Region, Value
 from reftile.ir.diagnostics import Diagnosis, ReftileError
-from reftile.ir.types import TokenType
+from reftile.ir.types import TileType, TokenType
 
 
 class Context(Protocol):
@@ -287,18 +287,38 @@ def _pure(
     if not regions:
         return apply_alone
     by_region = dict(zip(op.regions, regions, strict=True))
+    ranks = {plan.slots[v]: v.type.rank for v in plan.slots if isinstance(v.type, TileType)}
+    captured_ranks = [ranks.get(slot, -1) for slot in captures]
+    own_ranks = [v.type.rank for v in op.operands if isinstance(v.type, TileType)]
 
     def apply(context: C, values: list[Any]) -> Sequence[Any]:
         env = list(plan.template)
         for slot, value in zip(captures, values[count:], strict=True):
             env[slot] = value
+        own = _with_batch_axes(values[:count], own_ranks, values[count:], captured_ranks)
 
         def run_region(region: Region, tiles: Sequence[Tile]) -> tuple[Tile, ...]:
             return run_pure_region(context, by_region[region], env, tiles)
 
-        return run(values[:count], run_region, context.report)
+        return run(own, run_region, context.report)
 
     return apply
+
+
+def _with_batch_axes(
+    tiles: list[Any], ranks: list[int], captured: list[Any], captured_ranks: list[int]
+) -> list[Any]:
+    """Tiles with the number of batch axes that what a region takes from outside has."""
+    counts = [t.data.ndim - r for t, r in zip(captured, captured_ranks, strict=True) if r >= 0]
+    most = max(counts, default=0)
+    found: list[Any] = []
+    for tile, rank in zip(tiles, ranks, strict=True):
+        missing = (None,) * (most - tile.data.ndim + rank)
+        poison = tile.poison
+        if missing and poison is not None:
+            poison = np.broadcast_to(poison, tile.data.shape)[missing]
+        found.append(Tile(tile.data[missing], poison) if missing else tile)
+    return found
 
 
 def run_pure_region(

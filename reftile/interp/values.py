@@ -2,7 +2,7 @@
 
 A tile is held as an array in its dtype's carrier (see `ir.dtypes`), pointers as int64 addresses.
 The array's shape is the *batch* axes followed by the tile's own shape. The checked path has no
-batch axes; the batched path has one, the blocks of the grid; reductions may add one more. A value
+batch axes; the batched path has one or two, the blocks of the grid (see `batch`). A value
 that is the same for all blocks may lack the batch axes, so the operands of one operation can differ
 in their number and broadcast.
 

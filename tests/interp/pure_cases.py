@@ -114,6 +114,8 @@ def each(
 def part(tile: Tile, index: tuple[int, ...], rank: int) -> Tile:
     """One index of the batch axes of a tile."""
     count = tile.data.ndim - rank
-    kept = index[len(index) - count :]
+    extents = tile.data.shape[:count]
+    places = index[len(index) - count :]
+    kept = tuple(i if extent > 1 else 0 for i, extent in zip(places, extents, strict=True))
     poison = None if tile.poison is None else np.broadcast_to(tile.poison, tile.data.shape)[kept]
     return Tile(np.asarray(tile.data[kept]), None if poison is None else np.asarray(poison))

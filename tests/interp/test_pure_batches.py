@@ -25,11 +25,16 @@ NAMES = [name for name, ops in example_ops().items() if ops[0].operands]
 
 
 def operands(op: Op, batch: tuple[int, ...], seed: int, with_poison: bool) -> list[Tile]:
-    """Random operands, of which some have all batch axes, some the last only and some none."""
+    """Random operands, of which some have all batch axes, some the last only and some none.
+
+    With several axes, some have an extent of 1.
+    """
     rng = np.random.default_rng(seed)
     tiles: list[Tile] = []
     for i, value in enumerate(op.operands):
         own = batch if i == seed % len(op.operands) else batch[rng.integers(0, len(batch) + 1) :]
+        if len(own) > 1:
+            own = tuple(1 if rng.random() < 0.3 else extent for extent in own)
         data = random_values(tile_type(value), own, rng)
         poison = random_mask(data.shape, rng) if with_poison and rng.random() < 0.6 else None
         tiles.append(Tile(data, poison))

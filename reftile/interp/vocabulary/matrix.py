@@ -13,7 +13,7 @@ from reftile.ir.numbers import convert
 def dot(lhs: Array, rhs: Array, acc: Array, dtype: DType) -> Array:
     """Return lhs @ rhs + acc, with exact products added in f64 and one rounding to `dtype`."""
     total = np.matmul(_contiguous(lhs), _contiguous(rhs))
-    if acc.ndim <= total.ndim:
+    if acc.shape == total.shape or acc.ndim == 2:
         np.add(total, acc, out=total)
     else:
         total = total + acc
