@@ -88,11 +88,13 @@ class Plan(Generic[C]):
     used: values that something uses; results that nothing uses need not be made.
     known, uniform: values that are constants, and values that are the same for all blocks of a
         launch.
+    shares: whether they are the same for whoever runs a step, so that the first one's serve all.
     once: where the results of uniform operations are kept for the length of a launch.
     """
 
     kernel: Kernel
     makers: Mapping[str, Maker[C]]
+    shares: bool = True
     template: list[Any] = field(default_factory=lambda: [None])
     slots: dict[Value, int] = field(default_factory=dict[Value, int])
     used: set[Value] = field(default_factory=set[Value])
@@ -117,13 +119,15 @@ class Plan(Generic[C]):
         return found
 
 
-def make_plan(kernel: Kernel, makers: Mapping[str, Maker[C]]) -> Plan[C]:
+def make_plan(kernel: Kernel, makers: Mapping[str, Maker[C]], shares: bool = True) -> Plan[C]:
     """Make a kernel ready; `makers` has the operations that are neither pure nor control.
+
+    shares: values of the launch alone are computed once, whoever comes first.
 
     Raises:
         ReftileError: the kernel has an operation that cannot be run here.
     """
-    plan = Plan(kernel, makers)
+    plan = Plan(kernel, makers, shares)
     for op in kernel.walk():
         plan.used.update(op.operands)
     plan.uniform.update(kernel.arguments)
@@ -184,7 +188,7 @@ def _plan_op(plan: Plan[C], op: Op) -> Step[C]:
         inputs = tuple(plan.slot(v) for v in op.operands)
         apply = _pure(op, plan, len(inputs), regions, captures)
         step = Step(op, "pure", (*inputs, *captures), outputs, apply, regions)
-    if step.kind == "pure" and _is_uniform(plan, op):
+    if plan.shares and step.kind == "pure" and _is_uniform(plan, op):
         step.apply = _once(plan, step.apply)
         plan.uniform.update(op.results)
     return step
@@ -295,7 +299,9 @@ def _pure(
         env = list(plan.template)
         for slot, value in zip(captures, values[count:], strict=True):
             env[slot] = value
-        own = _with_batch_axes(values[:count], own_ranks, values[count:], captured_ranks)
+        own = values
+        if captures:
+            own = _with_batch_axes(values[:count], own_ranks, values[count:], captured_ranks)
 
         def run_region(region: Region, tiles: Sequence[Tile]) -> tuple[Tile, ...]:
             return run_pure_region(context, by_region[region], env, tiles)

@@ -44,6 +44,7 @@ class Prepared:
     names: what the record's names stand for: extents, shapes, attributes, element types (`DType`).
     is_flat: whether there is one operand at each port.
     constant: the results of an operation without operands.
+    single: the operation that is all of what a region with two arguments does.
     ranks: the rank of the tile at each operand port (0 for an absent or variadic one).
     result_rank, result_shape: of the first result.
     """
@@ -61,6 +62,7 @@ class Prepared:
     result_rank: int
     result_shape: tuple[int, ...]
     constant: tuple[Tile, ...] | None = None
+    single: Op | None = None
 
     def is_current(self) -> bool:
         """False if the operation was changed since it was prepared."""
@@ -160,6 +162,7 @@ def prepare_meaning(op: Op) -> Prepared:
         ranks=tuple(_rank(argument) for argument in op.arguments),
         result_rank=result.rank,
         result_shape=result.shape,
+        single=_single_op(op),
     )
     if not op.arguments and definition.meaning:
         prepared.constant = prepared(())
@@ -170,6 +173,8 @@ def prepare_meaning(op: Op) -> Prepared:
 
 def prepared_meaning(op: Op) -> Prepared:
     """Return what `prepare_meaning` does, kept from last time unless the operation was changed."""
+    if op.regions:  # which may be changed without a trace in the operation
+        return prepare_meaning(op)
     prepared = _kept(op)
     return prepared if prepared.is_current() else prepare_meaning(op)
 
@@ -177,6 +182,21 @@ def prepared_meaning(op: Op) -> Prepared:
 @lru_cache(maxsize=4096)
 def _kept(op: Op) -> Prepared:
     return prepare_meaning(op)
+
+
+def _single_op(op: Op) -> Op | None:
+    """The operation of a region that yields one operation on element and accumulator."""
+    if len(op.regions) != 1:
+        return None
+    region = op.regions[0]
+    arguments, ops = region.block.arguments, region.block.ops
+    if len(arguments) != 2 or len(ops) != 2:
+        return None
+    inner = ops[0]
+    takes_both = inner.operands in (tuple(arguments), tuple(arguments[::-1]))
+    if not takes_both or inner.regions or tuple(ops[1].operands) != inner.results:
+        return None
+    return inner
 
 
 def _as_dtype(value: object) -> object:

@@ -16,7 +16,7 @@ from reftile.interp.prepared import Prepared, RunRegion, prepared_meaning
 from reftile.interp.values import Array, Report, Tile
 from reftile.interp.vocabulary.floats import canonical
 from reftile.interp.vocabulary.shapes import batch_of
-from reftile.ir.core import Op, Region
+from reftile.ir.core import Op
 from reftile.ir.dtypes import F32, F64
 from reftile.ir.types import Element, TileType
 
@@ -32,11 +32,11 @@ def evaluate_reduce(
 ) -> tuple[Tile, ...]:
     """Combine neighbours in pairs until one is left."""
     axis, rank = prepared.integer("axis"), _rank(prepared)
-    inner = _single_op(prepared.op.regions[0])
+    inner = prepared.single
     quick = None if inner is None else _quick_reduction(inner, tiles[0])
     if quick is not None:
         return (Tile(np.asarray(quick(tiles[0].data, axis - rank))),)
-    combine = _combine(prepared.op.regions[0], run_region, report)
+    combine = _combine(prepared, run_region, report)
     level = _tiles_first(tiles, rank)
     while (count := level[0].data.shape[axis]) > 1:
         even = count - count % 2
@@ -57,13 +57,13 @@ def evaluate_scan(
     """Combine every position with the one d before it, for d = 1, 2, 4, ..."""
     axis, rank = prepared.integer("axis"), _rank(prepared)
     turn = slice(None, None, -1) if prepared.names["reverse"] else slice(None)
-    inner = _single_op(prepared.op.regions[0])
+    inner = prepared.single
     at_once = None if inner is None else _order_free(inner, tiles[0])
     if at_once is not None:
         data = _along(tiles[0].data, axis - rank, turn)
         prefixes = at_once.accumulate(data, axis=axis - rank, dtype=data.dtype)
         return (Tile(_along(prefixes, axis - rank, turn)),)
-    combine = _combine(prepared.op.regions[0], run_region, report)
+    combine = _combine(prepared, run_region, report)
     level = [_cut(tile, axis, turn) for tile in _tiles_first(tiles, rank)]
     count, distance = level[0].data.shape[axis], 1
     while distance < count:
@@ -85,15 +85,15 @@ def _rank(prepared: Prepared) -> int:
 # The region
 
 
-def _combine(region: Region, run_region: RunRegion | None, report: Report | None) -> Combine:
-    inner = _single_op(region)
+def _combine(prepared: Prepared, run_region: RunRegion | None, report: Report | None) -> Combine:
+    region, inner = prepared.op.regions[0], prepared.single
     if inner is not None and inner.definition.meaning:
-        prepared = prepared_meaning(inner)
+        meaning = prepared_meaning(inner)
         element_first = inner.operands[0] is region.block.arguments[0]
 
         def apply(elements: Sequence[Tile], accumulators: Sequence[Tile]) -> tuple[Tile, ...]:
             pair = (elements[0], accumulators[0])
-            return prepared(pair if element_first else pair[::-1], report)
+            return meaning(pair if element_first else pair[::-1], report)
 
         return apply
 
@@ -112,18 +112,6 @@ def _combine(region: Region, run_region: RunRegion | None, report: Report | None
         )
 
     return run
-
-
-def _single_op(region: Region) -> Op | None:
-    """The operation of a region that yields one operation on element and accumulator."""
-    arguments, ops = region.block.arguments, region.block.ops
-    if len(arguments) != 2 or len(ops) != 2:
-        return None
-    inner = ops[0]
-    takes_both = inner.operands in (tuple(arguments), tuple(arguments[::-1]))
-    if not takes_both or inner.regions or tuple(ops[1].operands) != inner.results:
-        return None
-    return inner
 
 
 # Quick ways for one operation on clean tiles
@@ -173,13 +161,14 @@ def _element(op: Op) -> Element:
 def _tree(combine: np.ufunc, data: Array, axis: int) -> Array:
     if data.shape[axis] == 1:
         return _along(data, axis, 0)
-    while (count := data.shape[axis]) > 1:
-        even = count - count % 2
-        before, after = (_along(data, axis, slice(first, even, 2)) for first in (0, 1))
-        combined = combine(before, after)
-        rest = _along(data, axis, slice(even, count))
-        data = combined if even == count else np.concatenate((combined, rest), axis=axis)
-    return canonical(_along(data, axis, 0))
+    data = data if axis == -1 else np.moveaxis(data, axis, -1)
+    while (count := data.shape[-1]) > 1:
+        if count % 2:
+            combined = combine(data[..., :-1:2], data[..., 1::2])
+            data = np.concatenate((combined, data[..., -1:]), axis=-1)
+        else:
+            data = combine(data[..., ::2], data[..., 1::2])
+    return canonical(data[..., 0])
 
 
 def _greatest(data: Array, axis: int) -> Array:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from reftile.interp.prepared import prepare_meaning
 from reftile.interp.pure import EVALUATORS, evaluate, has_meaning
-from reftile.interp.reduction import _single_op  # pyright: ignore[reportPrivateUsage]
 from reftile.interp.values import Array, Tile
 from reftile.interp.vocabulary import ENVIRONMENT, WORDS
-from reftile.ir.core import Op, Region
+from reftile.ir.core import Op
 from reftile.ir.define import port_names
 from reftile.ir.expressions import free_names
 from reftile.ir.records import SPEC, load
@@ -340,11 +340,8 @@ def test_the_quick_way_equals_the_region_bit_for_bit(
     )
     (quick,) = evaluate(region_op, [Tile(values)], region_runner({}))
 
-    def no_single_op(region: Region) -> None:
-        assert _single_op(region) is not None
-        return None
-
-    monkeypatch.setattr("reftile.interp.reduction._single_op", no_single_op)
+    assert prepare_meaning(region_op).single is not None
+    monkeypatch.setattr("reftile.interp.prepared._single_op", lambda op: None)
     (slow,) = evaluate(region_op, [Tile(values)], region_runner({}))
     assert np.array_equal(bits(quick.data), bits(slow.data))
     assert quick.data.dtype == slow.data.dtype
