@@ -48,6 +48,13 @@ class ScalarAnnotation:
     dtype: DType
 
 
+@dataclass(frozen=True, slots=True)
+class PointerAnnotation:
+    """The parameter is an array of which the kernel sees the address alone."""
+
+    dtype: DType
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListAnnotation:
     """How the arrays of a list are passed."""
@@ -72,6 +79,7 @@ class Parameter:
     array: ArrayAnnotation | None = None
     items: tuple[Parameter, ...] = ()
     each: Parameter | None = None
+    pointer: PointerAnnotation | None = None
 
     def item(self, index: int) -> Parameter:
         """What is known of item `index` of a tuple or list."""
@@ -107,7 +115,7 @@ def read_parameters(function: Callable[..., object]) -> tuple[Parameter, ...]:
     return tuple(parameters)
 
 
-_KINDS = (ArrayAnnotation, ScalarAnnotation, ListAnnotation)
+_KINDS = (ArrayAnnotation, ScalarAnnotation, ListAnnotation, PointerAnnotation)
 
 
 def _read(name: str, hint: object, constant: bool) -> Parameter:
@@ -142,4 +150,5 @@ def _read(name: str, hint: object, constant: bool) -> Parameter:
         if get_origin(inner) is list and args:
             return Parameter(name, constant, each=_read(name, args[0], constant))
         return Parameter(name, constant, items=tuple(_read(name, a, constant) for a in args))
-    return Parameter(name, constant, scalar, array)
+    pointer = next((m for m in metadata if isinstance(m, PointerAnnotation)), None)
+    return Parameter(name, constant, scalar, array, pointer=pointer)

@@ -30,6 +30,7 @@ from reftile.lang.source import FunctionSource, assigned_names
 from reftile.lang.trace import static_number
 from reftile.lang.values import (
     Array,
+    Foreign,
     FormattedText,
     FormattedTile,
     LocalFunction,
@@ -395,12 +396,16 @@ def _named(frame: Frame, node: ast.AST) -> object:
 
 def _name_result(name: str, value: object) -> None:
     """Call the result of an operation what the kernel calls it first, for messages."""
-    if not isinstance(value, Tile | Token) or value.value.name or not name.isascii():
+    if isinstance(value, Foreign):
+        result = value.result
+    else:
+        result = value.value if isinstance(value, Tile | Token) else None
+    if result is None or result.name or not name.isascii():
         return
-    owner = value.value.owner
+    owner = result.owner
     # A constant is shared by all who use the number.
     if isinstance(owner, Op) and owner.name != "constant":
-        value.value.name = name
+        result.name = name
 
 
 def assign_target(frame: Frame, target: ast.expr, value: object) -> None:

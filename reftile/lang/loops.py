@@ -235,7 +235,8 @@ def trace_for(frame: Frame, node: ast.For, execute: Execute) -> Outcome:
 
 def _range_bounds(frame: Frame, node: ast.expr) -> tuple[Tile, Tile, Tile] | None:
     """The bounds of `range(...)`, or None if `node` is no range."""
-    if isinstance(node, ast.Call) and not node.keywords and isinstance(node.func, ast.Name):
+    named = (ast.Name, ast.Attribute)
+    if isinstance(node, ast.Call) and not node.keywords and isinstance(node.func, named):
         if evaluate(frame, node.func) is not range or any(
             isinstance(a, ast.Starred) for a in node.args
         ):

@@ -61,6 +61,14 @@ class ScalarSpec:
     dtype: DType
 
 
+@dataclass(frozen=True, slots=True)
+class PointerSpec:
+    """An array of which the kernel sees the address alone."""
+
+    name: str
+    dtype: DType
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ConstantSpec:
     """A value that is part of the kernel."""
@@ -78,7 +86,7 @@ class GroupSpec:
     kind: type = tuple
 
 
-Spec: TypeAlias = ArraySpec | ScalarSpec | ConstantSpec | GroupSpec
+Spec: TypeAlias = ArraySpec | ScalarSpec | PointerSpec | ConstantSpec | GroupSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +100,7 @@ class Signature:
         """What the cache looks up."""
         return tuple(map(_key, self.parameters))
 
-    def leaves(self) -> Iterator[ArraySpec | ScalarSpec]:
+    def leaves(self) -> Iterator[ArraySpec | ScalarSpec | PointerSpec]:
         """Arrays and numbers, in the order of the IR's arguments."""
         for spec in self.parameters:
             yield from _leaves(spec)
@@ -103,6 +111,8 @@ class Signature:
         for leaf in self.leaves():
             if isinstance(leaf, ArraySpec):
                 found.extend(leaf.arguments())
+            elif isinstance(leaf, PointerSpec):
+                found.append((leaf.name, scalar(PointerType(leaf.dtype.element))))
             else:
                 found.append((leaf.name, scalar(leaf.dtype.element)))
         return found
@@ -129,7 +139,7 @@ def _key(spec: Spec) -> object:
     return spec
 
 
-def _leaves(spec: Spec) -> Iterator[ArraySpec | ScalarSpec]:
+def _leaves(spec: Spec) -> Iterator[ArraySpec | ScalarSpec | PointerSpec]:
     if isinstance(spec, GroupSpec):
         for item in spec.items:
             yield from _leaves(item)
@@ -198,7 +208,10 @@ def _specialise(
         )
         return GroupSpec(parameter.name, specs, type(cast("object", argument)))
     if looks_like_array(argument):
-        return _array(parameter, next(arrays), next(groups), values)
+        array, group = next(arrays), next(groups)
+        if parameter.pointer is not None:
+            return _pointer(parameter, parameter.pointer.dtype, array, values)
+        return _array(parameter, array, group, values)
     if argument is None:
         return ConstantSpec(parameter.name, None)
     return _scalar(parameter, argument, values)
@@ -239,6 +252,18 @@ def _scalar(parameter: Parameter, argument: object, values: list[Any]) -> Scalar
         raise fail("lang.argument", f"`{parameter.name}`: no dtype fits {argument!r}")
     values.append(argument)
     return ScalarSpec(parameter.name, dtype)
+
+
+def _pointer(
+    parameter: Parameter, dtype: DType, array: HostArray, values: list[Any]
+) -> PointerSpec:
+    if array.dtype is not dtype:
+        raise fail(
+            "lang.argument.dtype",
+            f"`{parameter.name}` is annotated as a pointer to {dtype}, found {array.dtype}",
+        )
+    values.append(array.data)
+    return PointerSpec(parameter.name, dtype)
 
 
 def _array(
@@ -295,6 +320,12 @@ def _bind(t: Trace, spec: Spec, arguments: Iterator[Value]) -> object:
             return items if issubclass(spec.kind, list) else tuple(items)
         case ArraySpec():
             return _bind_array(t, spec, arguments)
+        case PointerSpec():
+            raise fail(
+                "lang.annotation",
+                f"`{spec.name}` is annotated as a pointer",
+                hint="kernels of tiles take arrays; pointers are for @reftile.pipe.kernel",
+            )
 
 
 def _bind_array(t: Trace, spec: ArraySpec, arguments: Iterator[Value]) -> Array:

@@ -136,6 +136,8 @@ class _Liveness:
         for op in kernel.walk():
             if op.name in ("for", "if"):
                 self.mark(*(op.arguments[:3] if op.name == "for" else op.arguments))  # type: ignore[arg-type]
+            elif op.name == "yield" and not _is_branch(op):
+                self.mark(*op.operands)
             elif (
                 op.name == "loop" or op.definition.effects == "pure" or op.definition.is_terminator
             ):
@@ -180,6 +182,13 @@ class _Liveness:
         self.mark(*(e.operands[index] for e in exits(block, "continue")))
 
 
+def _is_branch(terminator: Op) -> bool:
+    """True if an operation ends a region of an `if`."""
+    block = terminator.parent
+    owner = block.parent.parent if block is not None and block.parent is not None else None
+    return isinstance(owner, Op) and owner.name == "if"
+
+
 def exits(block: Block, name: str) -> list[Op]:
     """The terminators called `name` that belong to the loop whose body `block` is."""
     found: list[Op] = []
@@ -208,6 +217,9 @@ def _sweep(block: Block, live: set[Value]) -> None:
                 continue
         elif op.definition.is_pure and not any(r in live for r in op.results):
             continue
+        else:
+            for region in op.regions:
+                _sweep(region.block, live)
         kept.append(op)
     block.ops = kept
 

@@ -51,6 +51,7 @@ class Trace:
     tracing its body. Both are given by the tracer, which stands above this module.
 
     frame: the function that is being traced. cells: what cells hold before anything has set them.
+    dialect: what a dialect keeps for the length of the trace. view_names: names of views so far.
     """
 
     def __init__(
@@ -65,6 +66,8 @@ class Trace:
         self.depth = 0
         self.frame: Names | None = None
         self.cells: dict[str, Callable[[], object]] = {}
+        self.dialect: object = None
+        self.view_names: set[str] = set()
 
     @property
     def block(self) -> Block:

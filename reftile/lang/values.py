@@ -33,6 +33,11 @@ class Foreign:
         """Name the value in a message."""
         return f"a {type(self).__name__.lower()}"
 
+    @property
+    def result(self) -> Value | None:
+        """The value of the IR that this stands for, if it is one."""
+        return None
+
     def attributes(self) -> tuple[str, ...]:
         """The names that `attribute` finds."""
         return ()
