@@ -44,7 +44,8 @@ class Info:
 
     checks: it diagnoses programs that break rules while they run. exact_litmus: `run_litmus` finds
     every outcome. flushes: float types whose subnormal numbers it may flush. accumulate: how it
-    adds the products of a matrix product, where it says so.
+    adds the products of a matrix product, where it says so. powers_of_two: it has no tiles of other
+    extents.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Info:
     exact_litmus: bool = False
     flushes: tuple[str, ...] = ()
     accumulate: Mapping[str, Profile] = field(default_factory=dict)
+    powers_of_two: bool = False
 
 
 class Backend(Protocol):
@@ -215,14 +217,18 @@ def backend_names() -> list[str]:
 
 
 def find_backend(name: str) -> Backend:
-    """Return the backend called `name`.
+    """Return the backend called `name`; what stands behind a colon is given to its maker.
+
+    `tileiras:bundle.zip`, for example, makes `tileiras` with the text `bundle.zip`.
 
     Raises:
         KeyError: there is none.
     """
-    if name in BUILT_IN:
+    name, colon, argument = name.partition(":")
+    given = (argument,) if colon else ()
+    if name in BUILT_IN and not given:
         return BUILT_IN[name]()
     for entry in entry_points(group="reftile.backends"):
         if entry.name == name:
-            return entry.load()()
+            return entry.load()(*given)
     raise KeyError(f"no backend is called `{name}` (there are: {', '.join(backend_names())})")

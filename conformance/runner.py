@@ -138,7 +138,7 @@ def settings_for(backend: Backend, budget: Budget, seed: int) -> Settings:
             if claim is not None:
                 claims[op, dtype] = claim
     info = backend.info()
-    return Settings(budget, seed, claims, info.accumulate, info.flushes)
+    return Settings(budget, seed, claims, info.accumulate, info.flushes, info.powers_of_two)
 
 
 def run_suites(

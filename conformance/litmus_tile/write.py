@@ -59,10 +59,19 @@ def write_test(test: LitmusTest) -> str:
     if len({b.device for b in program.blocks}) > 1:
         raise Inexpressible("several devices")
     launches = sorted({b.launch for b in program.blocks})
-    return "\n".join(_Writer(test).kernel(launch) for launch in launches)
+    return "\n".join(Writer(test).kernel(launch) for launch in launches)
 
 
-class _Writer:
+class Writer:
+    """Writes the kernels of one test.
+
+    start: the token that operations without another one take. absent: what the result of an
+    operation that did not run is given as.
+    """
+
+    start = ""
+    absent = 0
+
     def __init__(self, test: LitmusTest) -> None:
         self.test, self.program = test, test.program
         self.lines: list[str] = []
@@ -118,7 +127,7 @@ class _Writer:
     def block(self, block: Block) -> None:
         for op in block.ops:
             waits = [self.token(self.tokens[e.op], e.guard) for e in op.after]
-            before = waits[0] if len(waits) == 1 else ""
+            before = waits[0] if len(waits) == 1 else self.start
             if len(waits) > 1:
                 before = self.define(f"join_tokens {', '.join(waits)}", "token")
             if not op.accesses:
@@ -158,7 +167,7 @@ class _Writer:
         self.emit(f"  yield {', '.join([*([result] if result else []), label])}")
         self.emit("} otherwise {")
         if result:
-            self.emit(f"  {result}_else = constant {{value = 0}} : {type}")
+            self.emit(f"  {result}_else = constant {{value = {self.absent}}} : {type}")
         self.emit(f"  yield {', '.join([*([f'{result}_else'] if result else []), before])}")
         self.emit("}")
         self.tokens[op.name] = f"{label}_then"

@@ -79,8 +79,9 @@ def _some(settings: Settings, id: str, dtype: str, count: int) -> Codes:
 
 
 def _rmw(settings: Settings, id: str, dtype: str, mode: str, masked: bool, met: bool) -> Program:
+    shape = settings.fit(SHAPE)
     k, rng = Kernel(), settings.rng(id)
-    count = int(np.prod(SHAPE))
+    count = int(np.prod(shape))
     memory = _some(settings, id + "m", dtype, count + 5)
     arg = _some(settings, id, dtype, count)
     places = rng.permutation(count + 5)[:count]
@@ -91,17 +92,17 @@ def _rmw(settings: Settings, id: str, dtype: str, mode: str, masked: bool, met: 
         memory = values.small_integers(dtype, (count + 5,), rng)
         arg = values.small_integers(dtype, (count,), rng)
     keep = rng.random(count) < 0.6 if masked else np.ones(count, bool)
-    value = k.load("in0", dtype, arg, SHAPE)
+    value = k.load("in0", dtype, arg, shape)
     k.arguments.append(Buffer("out0", dtype, memory, written=True))
-    pointers = emit_pointers(k, "out0", dtype, places.reshape(SHAPE))
+    pointers = emit_pointers(k, "out0", dtype, places.reshape(shape))
     operands = [pointers, value]
     if masked:
-        mask = k.load("in1", "i1", codes(keep), SHAPE)
+        mask = k.load("in1", "i1", codes(keep), shape)
         operands.append(f"mask={mask}")
     old, token = k.name("old"), k.name("t")
     k.emit(
         f"{old}, {token} = atomic_rmw_tko {', '.join(operands)} "
-        f"{{ordering = relaxed, scope = device, mode = {mode}}} : {tile(SHAPE, dtype)}, token"
+        f"{{ordering = relaxed, scope = device, mode = {mode}}} : {tile(shape, dtype)}, token"
     )
     expected = memory.copy()
     for i in np.flatnonzero(keep):
@@ -113,19 +114,20 @@ def _rmw(settings: Settings, id: str, dtype: str, mode: str, masked: bool, met: 
         # Any of the three may be last.
         k.answers["out0"].free = np.arange(expected.size) < 5
     if masked:
-        zero = k.load("in2", dtype, arg, SHAPE)
+        zero = k.load("in2", dtype, arg, shape)
         old = k.let(
-            "s", f"select {operands[2].split('=')[1]}, {old}, {zero} : {tile(SHAPE, dtype)}"
+            "s", f"select {operands[2].split('=')[1]}, {old}, {zero} : {tile(shape, dtype)}"
         )
-    before = Answer.moved(dtype, np.where(keep, memory[places], arg).reshape(SHAPE))
-    before.free = np.full(SHAPE, met) if met else None
-    k.store("out1", old, SHAPE, before)
+    before = Answer.moved(dtype, np.where(keep, memory[places], arg).reshape(shape))
+    before.free = np.full(shape, met) if met else None
+    k.store("out1", old, shape, before)
     return k.program()
 
 
 def _cas(settings: Settings, id: str, dtype: str, masked: bool) -> Program:
+    shape = settings.fit(SHAPE)
     k, rng = Kernel(), settings.rng(id)
-    count = int(np.prod(SHAPE))
+    count = int(np.prod(shape))
     memory = _some(settings, id + "m", dtype, count)
     expected_bits = np.where(
         rng.random(count) < 0.5, memory, _some(settings, id + "c", dtype, count)
@@ -139,25 +141,25 @@ def _cas(settings: Settings, id: str, dtype: str, masked: bool) -> Program:
         memory[2], expected_bits[2] = nan, nan + 1
     arg = _some(settings, id, dtype, count)
     keep = rng.random(count) < 0.6 if masked else np.ones(count, bool)
-    compared = k.load("in0", dtype, expected_bits, SHAPE)
-    value = k.load("in1", dtype, arg, SHAPE)
+    compared = k.load("in0", dtype, expected_bits, shape)
+    value = k.load("in1", dtype, arg, shape)
     k.arguments.append(Buffer("out0", dtype, memory, written=True))
-    pointers = emit_pointers(k, "out0", dtype, np.arange(count).reshape(SHAPE))
+    pointers = emit_pointers(k, "out0", dtype, np.arange(count).reshape(shape))
     operands = [pointers, compared, value]
     if masked:
-        operands.append(f"mask={k.load('in2', 'i1', codes(keep), SHAPE)}")
+        operands.append(f"mask={k.load('in2', 'i1', codes(keep), shape)}")
     old, token = k.name("old"), k.name("t")
     k.emit(
         f"{old}, {token} = atomic_cas_tko {', '.join(operands)} "
-        f"{{ordering = acq_rel, scope = device}} : {tile(SHAPE, dtype)}, token"
+        f"{{ordering = acq_rel, scope = device}} : {tile(shape, dtype)}, token"
     )
     swapped = keep & (memory == expected_bits)
     k.answers["out0"] = Answer.moved(dtype, np.where(swapped, arg, memory))
     k.store(
         "out1",
         old,
-        SHAPE,
-        Answer.moved(dtype, np.where(keep, memory, expected_bits).reshape(SHAPE)),
+        shape,
+        Answer.moved(dtype, np.where(keep, memory, expected_bits).reshape(shape)),
     )
     return k.program()
 

@@ -21,6 +21,17 @@ from reftile.ir.ops import OPS
 Attributes = dict[str, Any]
 SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (7,), (3, 5), (2, 1, 3), (2, 3, 1, 5))
 """Ranks 0 to 4, no powers of two."""
+Shape = tuple[int, ...]
+
+
+def is_power_of_two(extent: int) -> bool:
+    """1, 2, 4, ..."""
+    return extent > 0 and extent & (extent - 1) == 0
+
+
+def power_of_two(extent: int) -> int:
+    """The least power of two that is not smaller."""
+    return 1 << (extent - 1).bit_length()
 
 
 @dataclass(frozen=True)
@@ -29,7 +40,8 @@ class Settings:
 
     seed: of all inputs. claims: {(op, dtype): ulp} where a backend claims to be better than it
     must be. profiles: how it adds, by element type or for the "default". flushes: types whose
-    subnormal numbers it may take for zeros.
+    subnormal numbers it may take for zeros. powers_of_two: it has no tiles of other extents, and is
+    asked the same questions on the next larger tile.
     """
 
     budget: Budget = "default"
@@ -37,6 +49,15 @@ class Settings:
     claims: Mapping[tuple[str, str], float] = field(default_factory=dict)
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     flushes: tuple[str, ...] = ()
+    powers_of_two: bool = False
+
+    def fit(self, shape: Shape) -> Shape:
+        """A shape that the implementation has tiles of: the given one, or the next larger."""
+        return tuple(power_of_two(n) for n in shape) if self.powers_of_two else shape
+
+    def has(self, *shapes: Shape) -> bool:
+        """Whether the implementation has tiles of all these shapes."""
+        return not self.powers_of_two or all(is_power_of_two(n) for s in shapes for n in s)
 
     def claim(self, op: str, dtype: str) -> float | None:
         """The claim for an operation, if there is one."""

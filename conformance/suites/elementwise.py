@@ -102,10 +102,11 @@ def _is_empty(types: dict[str, str], attributes: Attributes) -> bool:
 
 
 def _shapes(settings: Settings, types: dict[str, str]) -> tuple[Shape, ...]:
+    shapes = tuple(settings.fit(s) for s in SHAPES)
     if settings.budget != "wimpy":
-        return SHAPES
+        return shapes
     names = sorted(types.values())
-    return (SHAPES[len("".join(names)) % len(SHAPES)],)
+    return (shapes[len("".join(names)) % len(shapes)],)
 
 
 def _case(
@@ -188,6 +189,7 @@ def _build(
         blocks = -(-good.size // BLOCK)
         extent = -(-good.size // blocks)
         extent += extent % 2
+        (extent,) = settings.fit((extent,))
     columns, answer = pick(
         columns, answer, good[np.minimum(np.arange(extent * blocks), good.size - 1)]
     )

@@ -5,7 +5,7 @@ exact on small integers, within the computed bound on everything else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -31,8 +31,9 @@ KINDS = ("integers", "positive", "normal", "cancelling", "wide", "one_hot", "spe
 
 What small integers do not show (precision), positive numbers do, and the other way round.
 """
-EXTENTS: tuple[tuple[Shape, int, int, int], ...] = (
-    # batch, m, n, k
+Extents = tuple[Shape, int, int, int]
+"""Batch, m, n and k."""
+EXTENTS: tuple[Extents, ...] = (
     ((), 3, 5, 7),
     ((), 4, 8, 16),
     ((), 1, 1, 1),
@@ -40,12 +41,20 @@ EXTENTS: tuple[tuple[Shape, int, int, int], ...] = (
     ((2, 3), 2, 4, 5),
     ((), 2, 2, 300),
 )
+SCALED: tuple[Extents, ...] = (((), 3, 2, 64), ((2,), 2, 3, 32))
+SPARSE: tuple[Extents, ...] = (((), 3, 5, 8), ((2,), 2, 3, 24))
 ORACLES = {"mmaf": mma, "mmaf_scaled": mma, "mmaf_sparse": mma, "mmai": mma_integers}
 FAST_UNIT_BITS = 13
 """What `fast_acc` may keep of a sum where the target does not say:
 
 13 bits, as some matrix units do.
 """
+
+
+def sizes(settings: Settings, table: Sequence[Extents] = EXTENTS) -> list[Extents]:
+    """Batch, m, n and k, of tiles that the implementation has."""
+    found = [(settings.fit(b), *settings.fit((m, n, k))) for b, m, n, k in table]
+    return list(dict.fromkeys(found))  # type: ignore[arg-type]
 
 
 def cases(settings: Settings) -> Iterator[Case]:
@@ -67,7 +76,7 @@ def _plain(settings: Settings) -> Iterator[Case]:
         for A in record.where["A"]:
             for attributes in attribute_choices(record, {"F": F, "A": A}):
                 for kind in KINDS:
-                    for extents in EXTENTS:
+                    for extents in sizes(settings):
                         number += 1
                         if _wanted(settings, number, 5):
                             yield _case(settings, "mmaf", F, A, kind, extents, attributes)
@@ -214,7 +223,7 @@ def _scaled(settings: Settings) -> Iterator[Case]:
                 if (block == 16 and F != "f4e2m1") or (S == "f8e4m3" and block != 16):
                     continue
                 for kind in KINDS:
-                    for extents in (((), 3, 2, 64), ((2,), 2, 3, 32)):
+                    for extents in sizes(settings, SCALED):
                         number += 1
                         if _wanted(settings, number, 4):
                             yield _case(
@@ -230,7 +239,7 @@ def _sparse(settings: Settings) -> Iterator[Case]:
             if A == "f16" and F == "bf16":
                 continue
             for kind in KINDS:
-                for extents in (((), 3, 5, 8), ((2,), 2, 3, 24)):
+                for extents in sizes(settings, SPARSE):
                     number += 1
                     if _wanted(settings, number, 4):
                         yield _case(settings, "mmaf_sparse", F, A, kind, extents, {})
@@ -243,7 +252,7 @@ def _integers(settings: Settings) -> Iterator[Case]:
     record = definition("mmai")
     for F in record.where["F"]:
         for attributes in attribute_choices(record, {"F": F}):
-            for i, extents in enumerate(EXTENTS):
+            for i, extents in enumerate(sizes(settings)):
                 if _wanted(settings, i, 3):
                     batch, m, n, k = extents
                     size = "x".join(map(str, (*batch, m, n, k)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from math import prod
@@ -110,6 +110,26 @@ VIEWS = (
 )
 
 
+def views(settings: Settings) -> list[View]:
+    """The views, with tiles that the implementation has, at indices of their index spaces."""
+    return [v if settings.has(v.tile) else _fitted(settings, v) for v in VIEWS]
+
+
+def _fitted(settings: Settings, view: View) -> View:
+    part = settings.fit(view.tile)
+    index: list[int | tuple[int, ...]] = []
+    for axis, where in enumerate(view.index):
+        if isinstance(where, tuple):
+            index.append(tuple(np.resize(where, part[axis]).tolist()))
+        elif view.kind == "gather_scatter":
+            index.append(where)
+        else:
+            extent = view.extents[view.dim_map[axis] if view.dim_map else axis]
+            step = view.traversal[axis] if view.kind == "strided" else part[axis]
+            index.append(min(where, -(-extent // step) - 1))
+    return replace(view, tile=part, index=tuple(index))
+
+
 def cases(settings: Settings) -> Iterator[Case]:
     """All of them."""
     yield from _views(settings)
@@ -122,19 +142,19 @@ def _picked(settings: Settings, number: int, every: int) -> bool:
 
 def _views(settings: Settings) -> Iterator[Case]:
     number = 0
-    for view, dtype in product(VIEWS, ALL):
+    for (at, view), dtype in product(enumerate(views(settings)), ALL):
         paddings = PADDINGS if is_float(dtype) else PADDINGS[:2]
         for padding in paddings:
             number += 1
             if _picked(settings, number, 7):
                 op = "load_view_tko"
-                id = f"ops/{op}/{dtype}/{view.describe()}-{padding or 'none'}-{VIEWS.index(view)}"
+                id = f"ops/{op}/{dtype}/{view.describe()}-{padding or 'none'}-{at}"
                 build = partial(_load, settings, id, view, dtype, padding)
                 yield Case(id, "ops", op, dtype, _covers(op, view), build, (f"op:{op}",))
         number += 1
         if _picked(settings, number, 7):
             op = "store_view_tko"
-            id = f"ops/{op}/{dtype}/{view.describe()}-{VIEWS.index(view)}"
+            id = f"ops/{op}/{dtype}/{view.describe()}-{at}"
             build = partial(_store, settings, id, view, dtype)
             yield Case(id, "ops", op, dtype, _covers(op, view), build, (f"op:{op}",))
 
@@ -235,7 +255,8 @@ SHAPES: tuple[Shape, ...] = ((), (1,), (7,), (3, 5), (2, 1, 3, 2))
 def _pointers(settings: Settings) -> Iterator[Case]:
     number = 0
     dtypes = definition("load_ptr_tko").where["E"]
-    for dtype, shape, masked in product(dtypes, SHAPES, ("", "mask", "padding")):
+    shapes = [settings.fit(shape) for shape in SHAPES]
+    for dtype, shape, masked in product(dtypes, shapes, ("", "mask", "padding")):
         for op in ("load_ptr_tko", "store_ptr_tko"):
             if op == "store_ptr_tko" and masked == "padding":
                 continue

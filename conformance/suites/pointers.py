@@ -22,7 +22,7 @@ def cases(settings: Settings) -> Iterator[Case]:
     """All of them."""
     pointees = definition("offset").where["P"]
     for pointee in pointees:
-        for shape in SHAPES if settings.budget != "wimpy" else SHAPES[1:2]:
+        for shape in map(settings.fit, SHAPES if settings.budget != "wimpy" else SHAPES[1:2]):
             name = "x".join(map(str, shape)) or "0"
             id = f"ops/ptr_to_ptr/{pointee}/{name}"
             covers = tuple(i for op in ORACLES[:3] for i in rule_ids(op))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 
@@ -83,11 +83,37 @@ def forms(settings: Settings) -> Iterator[Form]:
         dtypes = [POINTER if d == "pointer" else d for d in allowed] or ["i32"]
         dtypes = list(KEYS) if op == "sort" else dtypes
         for i, dtype in enumerate(dtypes):
-            found = list(makers(dtype))
+            found = [f for form in makers(dtype) if (f := fitted(settings, form)) is not None]
             if settings.budget == "wimpy" and len(dtypes) > 4:
                 # A part of the forms for each type: every form for some type.
                 found = [form for j, form in enumerate(found) if (i + j) % 4 == 0 or j == 0]
             yield from found
+
+
+REARRANGING = frozenset({"reshape", "cat", "extract", "insert", "histogram", "topk"})
+"""Operations whose shapes depend on one another: larger ones would be another form."""
+
+
+def fitted(settings: Settings, form: Form) -> Form | None:
+    """A form on shapes that the implementation has tiles of; None if there is none like it."""
+    shapes = [s for _, s in (*form.operands, *form.results)]
+    if settings.has(*shapes):
+        return form
+    if form.op in REARRANGING:
+        return None
+    operands = [(d, settings.fit(s)) for d, s in form.operands]
+    results = [(d, settings.fit(s)) for d, s in form.results]
+    given = {
+        i: np.resize(c, prod(operands[i][1])) if i < len(operands) else c
+        for i, c in form.given.items()
+    }
+    literal = form.literal
+    if literal.startswith("value = ["):
+        entries = literal.removeprefix("value = [").removesuffix("]").split(", ")
+        count = prod(results[0][1])
+        literal = f"value = [{', '.join((entries * count)[:count])}]"
+        given = {0: np.resize(form.given[0], count)}
+    return replace(form, operands=operands, results=results, given=given, literal=literal)
 
 
 def build(settings: Settings, id: str, form: Form) -> Program:
@@ -216,6 +242,9 @@ def reshapes(dtype: str) -> Iterator[Form]:
         ((), (1, 1)),
         ((1,), ()),
         ((2, 1, 5, 2), (20,)),
+        ((8,), (2, 4)),
+        ((2, 4, 8), (8, 1, 8)),
+        ((4, 1, 2, 2), (16,)),
     ]
     for source, target in pairs:
         yield Form("reshape", [(dtype, source)], [(dtype, target)])
@@ -241,6 +270,9 @@ def cats(dtype: str) -> Iterator[Form]:
         ((2, 3), (2, 5), 1),
         ((2, 3), (1, 3), 0),
         ((2, 1, 3, 2), (2, 4, 3, 2), 1),
+        ((4,), (4,), 0),
+        ((2, 4), (2, 4), 1),
+        ((2, 1, 4, 2), (2, 1, 4, 2), 1),
     ]
     for x, y, axis in table:
         joined = (*x[:axis], x[axis] + y[axis], *x[axis + 1 :])
@@ -255,6 +287,10 @@ PARTS: list[tuple[Shape, Shape, Shape]] = [
     ((2, 3, 4), (1, 3, 2), (1, 0, 1)),
     ((3, 5), (3, 5), (0, 0)),
     ((), (), ()),
+    ((4, 8), (2, 4), (1, 0)),
+    ((4, 8), (4, 1), (0, 5)),
+    ((8,), (2,), (2,)),
+    ((2, 4, 4), (1, 4, 2), (1, 0, 1)),
 ]
 
 

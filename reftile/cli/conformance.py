@@ -110,6 +110,39 @@ def _render_results(console: Console, results: Any) -> None:
     )
 
 
+@app.command(epilog="Example: reftile conformance compile bundle.zip --suite ops --gpu sm_90")
+def compile(
+    bundle: Annotated[Path, typer.Argument(help="The file to write, or to add to.")],
+    suite: Suites = "ops,kernels,litmus",
+    gpu: Annotated[str, typer.Option(help="What to compile for, as `tileiras --gpu-name`.")] = "",
+    opt: Annotated[int, typer.Option(help="Optimisation level, 0 to 3.")] = 3,
+    budget: Budget = "default",
+    filter: Filter = "",
+    seed: Annotated[int, typer.Option(help="Seed of the inputs.")] = 0,
+    json: Json = False,
+) -> None:
+    """Compile suites with NVIDIA's tileiras, to run them on a machine with a GPU."""
+    _check_budget(budget)
+    build, compiler = suite_module("tileiras.build"), suite_module("tileiras.compiler")
+    suites = _names(suite)
+    target = compiler.Target(gpu or "sm_90", opt)
+    compiler.find_tileiras()
+    with suite_module("progress").terminal_progress() as progress:
+        made = build.build(
+            bundle, suites, budget, filter, target=target, seed=seed, progress=progress
+        )
+    refused = sum(1 for one in made.programs.values() if one.refused)
+    data: dict[str, object] = {
+        "bundle": str(bundle),
+        "gpu": target.gpu,
+        "tileiras": made.tileiras,
+        "programs": len(made.programs),
+        "refused": refused,
+    }
+    text = f"{bundle}: {len(made.programs)} programs for {target.gpu}, {refused} of them refused"
+    Output(json).result(data, lambda console: console.print(text))
+
+
 @app.command("list", epilog="Example: reftile conformance list --suite trap")
 def list_cases(
     suite: Suites = "", filter: Filter = "", budget: Budget = "default", json: Json = False

@@ -1,0 +1,127 @@
+"""From the text of a program to machine code, by way of Tile IR bytecode."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from reftile.conformance.backend import Diagnosed, Unsupported
+
+from reftile.interop.write import oldest_version, write_bytecode
+from reftile.ir.core import Module
+from reftile.ir.diagnostics import ReftileError, ReftileErrors, fail
+from reftile.ir.parse import parse
+from reftile.ir.verify import verify
+
+LONGEST = 120.0
+"""Seconds that one program may take to compile; most take a fifth of one."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What to compile for: a name that `tileiras --gpu-name` takes, and its `-O` level."""
+
+    gpu: str = "sm_90"
+    opt: int = 3
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Machine code (an ELF image), or why there is none."""
+
+    cubin: bytes = b""
+    refused: str = ""
+
+
+@cache
+def find_tileiras() -> Path:
+    """The compiler: on the path, or that of the package nvidia-cuda-tileiras.
+
+    Raises:
+        ReftileError: `tileiras.missing`.
+    """
+    on_path = shutil.which("tileiras")
+    if on_path:
+        return Path(on_path)
+    for folder in sys.path:
+        for found in sorted(Path(folder).glob("nvidia/cu*/bin/tileiras")):
+            return found
+    raise fail(
+        "tileiras.missing",
+        "NVIDIA's compiler `tileiras` is not installed",
+        hint="pip install nvidia-cuda-tileiras, or give a bundle: --backend tileiras:FILE",
+    )
+
+
+@cache
+def tileiras_version() -> str:
+    """The compiler's version, such as `13.5.37`."""
+    done = subprocess.run([find_tileiras(), "--version"], capture_output=True, text=True)
+    found = re.search(r"V?(\d+\.\d+\.\d+)", done.stdout)
+    return found.group(1) if found else "unknown"
+
+
+def to_bytecode(text: str, kernel: str) -> bytes:
+    """The program as bytecode, in the oldest version that can hold it.
+
+    Raises:
+        Diagnosed: the program is not valid. Unsupported: Tile IR cannot say it.
+    """
+    try:
+        module = parse(text, kernel)
+        verify(module)
+    except ReftileErrors as error:
+        raise Diagnosed([d.rule for d in error.diagnoses], str(error)) from None
+    except ReftileError as error:
+        raise Diagnosed([error.diagnosis.rule], str(error)) from None
+    return module_to_bytecode(_alone(module, kernel))
+
+
+def module_to_bytecode(module: Module) -> bytes:
+    """A module as bytecode, in the oldest version that can hold it.
+
+    Raises:
+        Unsupported: Tile IR cannot say it.
+    """
+    try:
+        return write_bytecode(module, oldest_version(module))
+    except ReftileError as error:
+        raise Unsupported(f"Tile IR: {error.diagnosis.message}") from None
+
+
+def _alone(module: Module, kernel: str) -> Module:
+    if len(module.kernels) == 1:
+        return module
+    return Module([k for k in module.kernels if k.name == kernel], module.globals, module.name)
+
+
+def compile_bytecode(bytecode: bytes, target: Target) -> Compiled:
+    """Run `tileiras`; what it does not compile, and why, is an answer too."""
+    with tempfile.TemporaryDirectory(prefix="reftile-tileiras-") as folder:
+        source, image = Path(folder) / "program.tilebc", Path(folder) / "program.cubin"
+        source.write_bytes(bytecode)
+        command = [find_tileiras(), "--gpu-name", target.gpu, f"-O{target.opt}"]
+        try:
+            done = subprocess.run(
+                [*command, source, "-o", image], capture_output=True, text=True, timeout=LONGEST
+            )
+        except subprocess.TimeoutExpired:
+            return Compiled(refused=f"tileiras did not end within {LONGEST:.0f} s")
+        if done.returncode == 0 and image.exists():
+            return Compiled(image.read_bytes())
+        return Compiled(refused=_reason(done.returncode, done.stderr or done.stdout))
+
+
+def _reason(status: int, said: str) -> str:
+    """The first thing that the compiler said; a crash is said to be one."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    first = next((line for line in lines if "error" in line), lines[0] if lines else "")
+    first = re.sub(r"^.*?error: (error at offset \d+: )?", "", first)
+    how = f"tileiras crashed (signal {-status})" if status < 0 else "tileiras"
+    return f"{how}: {first or f'exit status {status}'}"
