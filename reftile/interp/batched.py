@@ -30,7 +30,7 @@ from reftile.interp.batch import (
 )
 from reftile.interp.batched_memory import BATCHED_MAKERS
 from reftile.interp.memory import Buffer, Memory
-from reftile.interp.plan import Plan, PlanRegion, Step, make_plan
+from reftile.interp.plan import Plan, PlanRegion, Step, make_plan, scalar_tile
 from reftile.interp.values import Tile
 from reftile.ir.core import Kernel, Op
 from reftile.ir.diagnostics import Diagnosis, ReftileError
@@ -178,6 +178,9 @@ def _run_for(batch: Batch, step: Step[Batch]) -> Ways:
     bounds = [np.asarray(batch.env[s].data) for s in step.inputs[:3]]
     bounds = [as_rows(b, 0, batch.lead) if b.ndim else b for b in bounds]
     trips = _trips(op, bounds, type.dtype.bits, bool(op.attributes.get("unsigned_cmp")))
+    if all(b.ndim == 0 for b in bounds):
+        first, by = int(bounds[0]), int(bounds[2])
+        return _run_together(batch, step, range(first, first + by * int(trips), by))
     lower, stride = (b.astype(np.int64) for b in (bounds[0], bounds[2]))
     carried = [batch.env[s] for s in step.inputs[3:]]
     rows = batch.everyone
@@ -212,6 +215,24 @@ def _run_for(batch: Batch, step: Step[Batch]) -> Ways:
             lower, stride, trips = (a[kept_rows] if a.ndim else a for a in (lower, stride, trips))
         done += 1
     return stay, gone
+
+
+def _run_together(batch: Batch, step: Step[Batch], counters: range) -> Ways:
+    """A `for` with the same bounds in all blocks."""
+    region, type = step.regions[0], step.op.operands[0].type
+    assert isinstance(type, TileType)
+    limit = 1 << (type.dtype.bits - 1)
+    carried = [batch.env[s] for s in step.inputs[3:]]
+    inner, rows = batch, batch.everyone
+    gone: list[Part] = []
+    for value in counters:
+        # An unsigned counter may pass the greatest that its carrier holds.
+        carrier = value if value < limit else value - 2 * limit
+        inner.env[region.arguments[0]] = scalar_tile(carrier, type.dtype.carrier)
+        inner, rows, carried, _ = _iterate(inner, region, carried, rows, gone)
+        if not rows.size:
+            return [], gone
+    return [Part("continue", rows, carried)], gone
 
 
 def _trips(op: Op, bounds: list[NDArray[Any]], bits: int, unsigned: bool) -> NDArray[np.uint64]:
