@@ -1,11 +1,13 @@
 """Time the interpreter against Triton's, both in one run on one machine.
 
-    python bench/interpreter.py [--repeats 3] [--json FILE]
+    python bench/interpreter.py [--rounds 9] [--json FILE]
 
 Three workloads: 256^3 f32 matmul in 64x64x32 tiles, softmax of 1024x1024 by rows, addition of 1 M
-    elements. For each
-the batched path (no checks), the checked path (every check on) and Triton's interpreter, the best
-of several runs. Without Triton and torch the ratios are left out, and the script says so.
+elements. In every round each of the batched path (no checks), the checked path (every check on) and
+Triton's interpreter, which has a process of its own, runs a workload for at least 0.1 s; its time
+is the mean of these launches, in wall time and in processor time of all its threads. Printed are
+the medians of the rounds, and of the ratios that each round gave, with the least and the greatest.
+Without Triton and torch the ratios are left out, and the script says so.
 """
 
 # ruff: noqa: E501
@@ -16,12 +18,13 @@ import json
 import platform
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 
 import numpy as np
+from timing import Seconds, measure
 
 from reftile.interp.launch import interpret
 from reftile.ir.core import Module
@@ -140,27 +143,105 @@ def workloads() -> dict[str, Workload]:
     }
 
 
-def best(workload: Workload, check: bool, repeats: int) -> float:
-    """The least wall seconds of `repeats` runs after one warm-up; the result is checked."""
+def prepare(workload: Workload, check: bool) -> Callable[[], object]:
+    """A function that launches a workload, after one launch whose result is checked."""
     module, grid, arguments, is_right = workload
-    interpret(module, grid, arguments, check=check)
+
+    def run() -> object:
+        return interpret(module, grid, arguments, check=check)
+
+    run()
     if not is_right():
         raise SystemExit("the interpreter's result is wrong")
-    times: list[float] = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        interpret(module, grid, arguments, check=check)
-        times.append(time.perf_counter() - start)
-    return min(times)
+    return run
 
 
-def triton_seconds(repeats: int) -> dict[str, float] | None:
-    """What Triton's interpreter takes, in a process of its own, or None without Triton."""
-    if find_spec("triton") is None or find_spec("torch") is None:
-        return None
-    command = [sys.executable, str(HERE / "triton_interpreter.py"), str(repeats)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+class Triton:
+    """Triton's interpreter in a process of its own, which measures when it is asked to."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, str(HERE / "triton_interpreter.py")]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def measure(self, name: str) -> Seconds:
+        """What a launch takes now."""
+        requests, answers = self.process.stdin, self.process.stdout
+        assert requests is not None and answers is not None
+        requests.write(name + "\n")
+        requests.flush()
+        line = answers.readline()
+        if not line:
+            raise SystemExit("Triton's interpreter has ended")
+        return Seconds(*json.loads(line))
+
+    def close(self) -> None:
+        """End the process."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def summary(values: Sequence[float]) -> dict[str, float]:
+    """Median, least and greatest."""
+    return {"median": median(values), "least": min(values), "greatest": max(values)}
+
+
+def measure_all(rounds: int) -> list[dict[str, object]]:
+    """A row of figures for each workload; seconds of a launch, and ratios of Triton's to them."""
+    triton = Triton() if find_spec("triton") and find_spec("torch") else None
+    if triton is None:
+        print("triton and torch are not installed: no ratios")
+    rows: list[dict[str, object]] = []
+    for name, workload in workloads().items():
+        runs = {"batched": prepare(workload, False), "checked": prepare(workload, True)}
+        found: dict[str, list[Seconds]] = {"batched": [], "checked": [], "triton": []}
+        for _ in range(rounds):
+            if triton is not None:
+                found["triton"].append(triton.measure(name))
+            for path, run in runs.items():
+                found[path].append(measure(run))
+        rows.append(row(name, found))
+        print(line(rows[-1]))
+    if triton is not None:
+        triton.close()
+    return rows
+
+
+def row(name: str, found: dict[str, list[Seconds]]) -> dict[str, object]:
+    """The figures of one workload."""
+    made: dict[str, object] = {"workload": name, "rounds": len(found["batched"])}
+    for path, times in found.items():
+        if times:
+            made[f"{path}_s"] = summary([t.wall for t in times])
+            made[f"{path}_cpu_s"] = summary([t.cpu for t in times])
+    for path in ("batched", "checked"):
+        pairs = list(zip(found["triton"], found[path], strict=False))
+        if pairs:
+            made[f"{path}_ratio"] = summary([t.wall / ours.wall for t, ours in pairs])
+            made[f"{path}_cpu_ratio"] = summary([t.cpu / ours.cpu for t, ours in pairs])
+    return made
+
+
+def line(made: dict[str, object]) -> str:
+    """A row as text."""
+
+    def of(key: str, part: str = "median") -> float:
+        figures = made[key]
+        assert isinstance(figures, dict)
+        return figures[part]
+
+    text = f"{made['workload']:18}"
+    for path in ("batched", "checked"):
+        text += f" {path} {of(f'{path}_s') * 1e3:7.2f} ms"
+        if f"{path}_ratio" in made:
+            key = f"{path}_ratio"
+            text += f" {of(key):5.0f}x [{of(key, 'least'):.0f}, {of(key, 'greatest'):.0f}]"
+            text += f" cpu {of(f'{path}_cpu_ratio'):.0f}x"
+    if "triton_s" in made:
+        text += f" triton {of('triton_s') * 1e3:7.1f} ms"
+    return text
 
 
 def main() -> None:
@@ -168,28 +249,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    rows: list[dict[str, object]] = []
-    theirs = triton_seconds(options.repeats)
-    if theirs is None:
-        print("triton and torch are not installed: no ratios")
-    for name, workload in workloads().items():
-        batched = best(workload, False, options.repeats)
-        checked = best(workload, True, options.repeats)
-        row: dict[str, object] = {"workload": name, "batched_s": batched, "checked_s": checked}
-        line = f"{name:20} batched {batched * 1e3:8.2f} ms   checked {checked * 1e3:8.2f} ms"
-        if theirs is not None:
-            row |= {
-                "triton_s": theirs[name],
-                "batched_ratio": theirs[name] / batched,
-                "checked_ratio": theirs[name] / checked,
-            }
-            line += f"   triton {theirs[name] * 1e3:8.1f} ms: {theirs[name] / batched:6.0f}x"
-            line += f" {theirs[name] / checked:6.1f}x"
-        rows.append(row)
-        print(line)
+    rows = measure_all(options.rounds)
     if options.json:
         machine = f"{platform.machine()}, Python {platform.python_version()}"
         options.json.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n")

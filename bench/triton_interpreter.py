@@ -1,8 +1,9 @@
 """The three workloads of `bench/interpreter.py` in Triton's interpreter, run as a process of its
 own.
 
-Prints one JSON object {workload: seconds}, the best of the runs asked for. Triton reads
-TRITON_INTERPRET when it is imported, so this cannot share a process with a compiled Triton.
+Reads names of workloads, one a line, and answers each with a JSON list of what a launch took: wall
+and processor seconds (see `timing`). Triton reads TRITON_INTERPRET when it is imported, so this
+cannot share a process with a compiled Triton.
 """
 
 # Triton's decorator hides that integers become constants.
@@ -13,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 
 os.environ["TRITON_INTERPRET"] = "1"
@@ -21,6 +21,7 @@ os.environ["TRITON_INTERPRET"] = "1"
 import torch
 import triton
 import triton.language as tl
+from timing import measure
 
 
 @triton.jit
@@ -54,18 +55,8 @@ def matmul_kernel(a, b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.c
     tl.store(c + rows[:, None] * n + columns[None, :], acc)
 
 
-def best(run: Callable[[], None], repeats: int) -> float:
-    """The least wall time of `repeats` runs after one warm-up, in seconds."""
-    run()
-    times: list[float] = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def main(repeats: int) -> dict[str, float]:
+def main() -> None:
+    """Check each workload once, then measure what is asked for."""
     torch.manual_seed(0)
     x, y = torch.randn(1 << 20), torch.randn(1 << 20)
     out = torch.empty_like(x)
@@ -83,16 +74,19 @@ def main(repeats: int) -> dict[str, float]:
     def matmul() -> None:
         matmul_kernel[(4, 4)](a, b, c, 256, 256, 256, BM=64, BN=64, BK=32)
 
-    seconds = {
-        "matmul 256^3 f32": best(matmul, repeats),
-        "softmax 1024x1024": best(softmax, repeats),
-        "add 1M": best(add, repeats),
+    runs: dict[str, Callable[[], None]] = {
+        "matmul 256^3 f32": matmul,
+        "softmax 1024x1024": softmax,
+        "add 1M": add,
     }
+    for run in runs.values():
+        run()
     assert torch.allclose(out, x + y)
     assert torch.allclose(soft, torch.softmax(rows, 1), atol=1e-6)
     assert torch.allclose(c, a @ b, atol=1e-3)
-    return seconds
+    for request in sys.stdin:
+        print(json.dumps(measure(runs[request.strip()])), flush=True)
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(int(sys.argv[1]) if len(sys.argv) > 1 else 2)))
+    main()
