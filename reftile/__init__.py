@@ -19,25 +19,37 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from reftile.interop.running import RunOptions, connect
 from reftile.ir.diagnostics import Diagnosis, ReftileError
-from reftile.lang.backends import BACKENDS, Backend, LaunchOptions, UncheckedFallback, fall_back
+from reftile.lang.backends import (
+    BACKENDS,
+    Backend,
+    LaunchOptions,
+    UncheckedFallback,
+    fall_back,
+    read_grid,
+)
+from reftile.progress import ProgressBar
 
 if TYPE_CHECKING:
     from reftile.ir.core import Kernel
     from reftile.lang.kernels import KernelFunction, kernel
     from reftile.lang.launching import launch
+    from reftile.rt.compile import compile_kernel
 
 __all__ = [
     "Diagnosis",
     "KernelFunction",
     "ReftileError",
     "UncheckedFallback",
+    "compile_kernel",
     "kernel",
     "launch",
 ]
 
 _HOMES = {
     "KernelFunction": "lang.kernels",
+    "compile_kernel": "rt.compile",
     "kernel": "lang.kernels",
     "launch": "lang.launching",
 }
@@ -57,19 +69,59 @@ def _load_interpreter() -> Backend:
     def run(
         kernel: Kernel, grid: tuple[int, ...], args: Sequence[Any], options: LaunchOptions
     ) -> object:
-        settings = {"schedule": options.schedule, "seed": options.seed}
-        if not options.check:
-            try:
-                return interpreter.interpret(kernel, grid, args, check=False, **settings)
-            except ReftileError as error:
-                if not error.diagnosis.rule.startswith("batched."):
-                    raise
-                fall_back(error, kernel)
-        report = interpreter.interpret(kernel, grid, args, check=True, **settings)
+        with ProgressBar(kernel.name) as progress:
+            settings = {"schedule": options.schedule, "seed": options.seed, "progress": progress}
+            if not options.check:
+                try:
+                    return interpreter.interpret(kernel, grid, args, check=False, **settings)
+                except ReftileError as error:
+                    if not error.diagnosis.rule.startswith("batched."):
+                        raise
+                    fall_back(error, kernel)
+            report = interpreter.interpret(kernel, grid, args, check=True, **settings)
         print("".join(report.printed), end="")
         return report
 
     return run
 
 
+def _load_cpu() -> Backend:
+    """Compiled kernels on the CPU. They are not checked: check=True is refused."""
+    cpu: Any = import_module(f"{__name__}.rt.cpu")
+    return cpu.run
+
+
+def _load_default() -> Backend:
+    """The interpreter where a launch is checked; else the CPU, and the interpreter for the rest."""
+    interpreter = _load_interpreter()
+
+    def run(
+        kernel: Kernel, grid: tuple[int, ...], args: Sequence[Any], options: LaunchOptions
+    ) -> object:
+        if options.check or kernel.level != "tile" or options.schedule != "program":
+            return interpreter(kernel, grid, args, options)
+        try:
+            return _load_cpu()(kernel, grid, args, options)
+        except ReftileError as error:
+            if error.diagnosis.rule not in ("cpu.unsupported", "cpu.co_resident", "cpu.missing"):
+                raise
+            return interpreter(kernel, grid, args, options)
+
+    return run
+
+
 BACKENDS.register("interp", _load_interpreter)
+BACKENDS.register("cpu", _load_cpu)
+BACKENDS.default = _load_default
+BACKENDS.register("cuda", lambda: import_module(f"{__name__}.rt.backend").run)
+
+
+def _run_imported(
+    kernel: Kernel, grid: tuple[int, ...], args: Sequence[Any], options: RunOptions
+) -> object:
+    """Run a kernel that was imported from elsewhere."""
+    settings = LaunchOptions(options.check, options.schedule, options.seed)
+    return BACKENDS.find(options.backend)(kernel, read_grid(grid), args, settings)
+
+
+connect(_run_imported)

@@ -24,29 +24,13 @@ from reftile.interp.memory import (
 )
 from reftile.interp.values import Tile
 from reftile.interp.views import make_tensor_view
+from reftile.ir.arguments import Raw, Uninitialized
 from reftile.ir.core import Kernel, Value
 from reftile.ir.diagnostics import Diagnosis, ReftileError
 from reftile.ir.dtypes import DTYPES, TF32, DType, from_numpy
+from reftile.ir.host_bytes import HostBytes
 from reftile.ir.numbers import convert
 from reftile.ir.types import PointerType, TensorViewType, TileType
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Raw:
-    """Bytes with an element type, for what NumPy has no type for: packed 4-bit elements, tf32.
-
-    data: anything with the buffer interface; what a kernel stores goes there.
-    """
-
-    data: Any
-    dtype: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Uninitialized:
-    """An array whose contents the kernel must not read before it has written them."""
-
-    array: NDArray[Any]
 
 
 @dataclass(slots=True)
@@ -64,6 +48,7 @@ class _Array:
     writeable: bool
     fresh: bool
     owner: Any
+    reaches: tuple[HostBytes, ...] = ()
     address: int = 0
 
 
@@ -83,7 +68,8 @@ def bind_arguments(kernel: Kernel, args: Sequence[Any], memory: Memory) -> list[
     for i, (value, arg) in enumerate(zip(kernel.arguments, args, strict=True)):
         if isinstance(value.type, TensorViewType) or _is_pointer(value):
             arrays.append(_array(kernel, i, value, arg))
-    _bind_arrays(kernel, arrays, memory)
+    reached = [_reached(found) for a in arrays for found in a.reaches]
+    _bind_arrays(kernel, arrays, reached, memory)
     by_index = {a.index: a for a in arrays}
     values: list[Any] = []
     for i, (value, arg) in enumerate(zip(kernel.arguments, args, strict=True)):
@@ -158,7 +144,8 @@ def _scalar(kernel: Kernel, value: Value, arg: Any) -> Tile:
 
 def _array(kernel: Kernel, index: int, value: Value, arg: Any) -> _Array:
     fresh = isinstance(arg, Uninitialized)
-    owner, found, shape, strides = _host_array(kernel, value, arg.array if fresh else arg)
+    array = arg.array if fresh else arg
+    owner, found, shape, strides = _host_array(kernel, value, array)
     wanted = _wanted_dtype(value)
     if wanted is TF32 and found.name == "f32":
         found = TF32
@@ -169,18 +156,33 @@ def _array(kernel: Kernel, index: int, value: Value, arg: Any) -> _Array:
     first = int(owner.__array_interface__["data"][0])
     last = sum((d - 1) * s for d, s in zip(owner.shape, owner.strides, strict=True) if d)
     size = last + owner.itemsize if owner.size else 0
+    name, phase, reaches = "", (first - _root_address(owner)) % ALIGNMENT, ()
+    if isinstance(array, HostBytes):
+        name, phase, reaches = array.name, first % ALIGNMENT, array.reaches
     return _Array(
         index,
-        value.name or f"argument {index}",
+        name or value.name or f"argument {index}",
         wanted,
         first,
         first + size,
         shape,
         strides,
-        (first - _root_address(owner)) % ALIGNMENT,
+        phase,
         bool(owner.flags.writeable),
         fresh,
         owner,
+        reaches,
+    )
+
+
+def _reached(found: HostBytes) -> _Array:
+    """Memory that no argument points to itself."""
+    units: NDArray[np.uint8] = np.frombuffer(found.data, np.uint8)
+    first = int(units.__array_interface__["data"][0])
+    end = first + units.size
+    writeable = bool(units.flags.writeable)
+    return _Array(
+        -1, found.name, DTYPES[found.dtype], first, end, (), (), 0, writeable, False, units
     )
 
 
@@ -197,7 +199,7 @@ Index = tuple[int, ...]
 
 def _host_array(kernel: Kernel, value: Value, arg: Any) -> tuple[NDArray[Any], DType, Index, Index]:
     """The array behind an argument, its dtype, extents and strides (in elements)."""
-    if isinstance(arg, Raw):
+    if isinstance(arg, Raw | HostBytes):
         units: NDArray[Any] = np.frombuffer(arg.data, np.uint8)
         dtype = DTYPES[arg.dtype]
         return units, dtype, (units.size * dtype.elements_per_unit // dtype.storage.itemsize,), (1,)
@@ -239,10 +241,12 @@ def _root_address(array: NDArray[Any]) -> int:
     return int(root.__array_interface__["data"][0])
 
 
-def _bind_arrays(kernel: Kernel, arrays: list[_Array], memory: Memory) -> None:
+def _bind_arrays(
+    kernel: Kernel, arrays: list[_Array], reached: list[_Array], memory: Memory
+) -> None:
     groups: list[list[_Array]] = []
     reach = 0
-    for array in sorted(arrays, key=lambda a: (a.first, a.end)):
+    for array in sorted([*arrays, *reached], key=lambda a: (a.first, a.end)):
         if groups and array.first < reach:
             groups[-1].append(array)
         else:
@@ -253,10 +257,11 @@ def _bind_arrays(kernel: Kernel, arrays: list[_Array], memory: Memory) -> None:
         raw = (ctypes.c_uint8 * (end - first)).from_address(first)
         data: Bytes = np.ctypeslib.as_array(raw) if end > first else np.zeros(0, np.uint8)
         dtypes = {a.dtype for a in group}
-        name = " and ".join(a.name for a in sorted(group, key=lambda a: a.index))
+        name = " and ".join(dict.fromkeys(a.name for a in sorted(group, key=lambda a: a.index)))
         dtype = group[0].dtype if len(dtypes) == 1 else None
         owners = tuple(a.owner for a in group)
-        buffer = memory.add(name, data, dtype, phase=group[0].phase, owner=owners)
+        at = first if reached and end > first else None
+        buffer = memory.add(name, data, dtype, phase=group[0].phase, owner=owners, at=at)
         buffer.visible = True
         for array in group:
             array.address = buffer.address + array.first - first
@@ -266,9 +271,11 @@ def _bind_arrays(kernel: Kernel, arrays: list[_Array], memory: Memory) -> None:
 
 
 def _set_rights(kernel: Kernel, group: list[_Array], buffer: Buffer) -> None:
-    attributes = [kernel.argument_attributes[a.index] for a in group]
+    own = [a for a in group if a.index >= 0]
+    attributes = [kernel.argument_attributes[a.index] for a in own]
     modes = [str(a.get("access", "read_write")) for a in attributes]
-    for i, array in enumerate(group):
+    modes += ["read_write"] * (len(group) - len(own))
+    for i, array in enumerate(own):
         type = kernel.arguments[array.index].type
         if isinstance(type, TensorViewType):
             modes[i] = type.access if modes[i] == "read_write" else modes[i]
@@ -276,7 +283,7 @@ def _set_rights(kernel: Kernel, group: list[_Array], buffer: Buffer) -> None:
     buffer.writable = all(a.writeable for a in group) and any(m != "read_only" for m in modes)
     buffer.restricted = not (buffer.readable and buffer.writable)
     if len(group) > 1:
-        alone = [g.name for g, a in zip(group, attributes, strict=True) if a.get("noalias")]
+        alone = [g.name for g, a in zip(own, attributes, strict=True) if a.get("noalias")]
         if alone:
             others = ", ".join(f"%{g.name}" for g in group)
             buffer.restricted = True

@@ -41,10 +41,14 @@ class Backend(Protocol):
 
 
 class Backends:
-    """The backends by name; each is loaded when it is first used. The first is the default."""
+    """The backends by name; each is loaded when it is first used.
+
+    default: loads what runs if none is named; the first of all if it is not set.
+    """
 
     def __init__(self) -> None:
         self._loaders: dict[str, Callable[[], Backend]] = {}
+        self.default: Callable[[], Backend] | None = None
 
     def register(self, name: str, load: Callable[[], Backend]) -> None:
         """Add a backend, or replace it."""
@@ -61,6 +65,8 @@ class Backends:
         Raises:
             ReftileError: there is none.
         """
+        if name is None and self.default is not None:
+            return self.default()
         if name is None and self._loaders:
             name = next(iter(self._loaders))
         loader = self._loaders.get(name or "")

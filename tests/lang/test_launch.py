@@ -65,7 +65,7 @@ def take_turns(lock, out):
 def test_what_cannot_run_unchecked_runs_checked_and_says_why() -> None:
     lock, out = np.zeros(1, np.int32), np.zeros(1, np.int32)
     with pytest.warns(reftile.UncheckedFallback, match="runs checked although check=False"):
-        reftile.launch(take_turns, 3, (lock, out), check=False)
+        reftile.launch(take_turns, 3, (lock, out), check=False, backend="interp")
     assert out[0] == 3
     with warnings.catch_warnings():
         warnings.simplefilter("error")
