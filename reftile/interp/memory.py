@@ -15,7 +15,7 @@ all.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
@@ -146,13 +146,28 @@ class Memory:
         alignment: int = ALIGNMENT,
         phase: int = 0,
         owner: object = None,
+        at: int | None = None,
     ) -> Buffer:
-        """Give `data` an address that is `phase` bytes behind a multiple of `alignment`."""
+        """Give `data` an address that is `phase` bytes behind a multiple of `alignment`.
+
+        at: the address that it must have instead; the caller knows that nothing else lies there.
+        """
+        if at is not None:
+            place = bisect_left(self._starts, at)
+            buffer = Buffer(name, at, data, dtype, owner)
+            self.buffers.insert(place, buffer)
+            self._starts.insert(place, at)
+            return buffer
         step = max(alignment, ALIGNMENT)
         address = -(-self._next // step) * step + phase
+        while True:  # Past what was placed by its address.
+            i = bisect_right(self._starts, address + data.size + GUARD) - 1
+            if i < 0 or self.buffers[i].end + GUARD <= address:
+                break
+            address = -(-(self.buffers[i].end + GUARD) // step) * step + phase
         buffer = Buffer(name, address, data, dtype, owner)
-        self.buffers.append(buffer)
-        self._starts.append(address)
+        self.buffers.insert(i + 1, buffer)
+        self._starts.insert(i + 1, address)
         self._next = buffer.end + GUARD
         return buffer
 
