@@ -79,7 +79,7 @@ def empty_launcher(pointers: int, numbers: int) -> Launcher:
         parameters=(*parameters, *(ScalarParameter(n, "i32") for n in names[pointers:])),
         arguments=tuple(names),
     )
-    return Launcher(plan, load(ptx, "empty", 0, None))
+    return Launcher(plan, load(ptx, "empty", 0))
 
 
 def host_time(launch: Callable[[], Any], batches: int = 15, count: int = 500) -> dict[str, float]:

@@ -46,10 +46,11 @@ def launch(
     Raises:
         ReftileError: the kernel, an argument or the run is wrong.
     """
-    if not isinstance(kernel, KernelFunction) and isinstance(args, KernelFunction):
+    kinds = KernelFunction, Kernel
+    if not isinstance(kernel, kinds) and isinstance(args, kinds):
         stream = stream if stream is not None else kernel
         kernel, args = args, rest if rest is not None else ()
-    if not isinstance(kernel, (KernelFunction, Kernel)):
+    if not isinstance(kernel, kinds):
         raise fail(
             "launch.kernel",
             f"{kernel!r} is no kernel",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reftile.ir.core import Block, Op, Region, Value
+from reftile.ir.core import Block, Kernel, Op, Region, Value
 
 
 def clone_op(op: Op, mapping: dict[Value, Value]) -> Op:
@@ -44,3 +44,16 @@ def substitute(block: Block, mapping: dict[Value, Value]) -> None:
     if mapping:
         for op in block.walk():
             op.replace_operands(mapping)
+
+
+def clone_kernel(kernel: Kernel) -> Kernel:
+    """Return a copy of a kernel that shares nothing with it that a pass may change."""
+    return Kernel(
+        kernel.name,
+        _clone_region(kernel.body, {}),
+        kernel.level,
+        tuple(dict(a) for a in kernel.argument_attributes),
+        dict(kernel.attributes),
+        kernel.span,
+        kernel.comments,
+    )

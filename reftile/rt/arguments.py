@@ -1,18 +1,19 @@
 """Device arrays of any library as pointer, extents and strides.
 
-torch, CuPy, numba, JAX and others are read through `__cuda_array_interface__` or DLPack; torch by
-its own attributes, which is several times faster. NumPy arrays live on the host and are refused
-here: copying them is the caller's decision, and he says so.
+torch is read by its own attributes, which is several times faster; CuPy, numba and others by
+`__cuda_array_interface__`; JAX and the rest by DLPack. NumPy arrays live on the host and are
+refused here: copying them is the caller's decision (reftile.rt.host_arrays).
 """
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
 from typing import Any
 
 from reftile.ir.diagnostics import ReftileError, fail
+from reftile.ir.dtypes import DTYPES
 
-_DLPACK_CUDA = 2
 _TORCH_DTYPES = {
     "torch.float64": "f64",
     "torch.float32": "f32",
@@ -20,13 +21,22 @@ _TORCH_DTYPES = {
     "torch.bfloat16": "bf16",
     "torch.float8_e4m3fn": "f8e4m3",
     "torch.float8_e5m2": "f8e5m2",
+    "torch.float8_e8m0fnu": "f8e8m0",
     "torch.int64": "i64",
+    "torch.uint64": "i64",
     "torch.int32": "i32",
+    "torch.uint32": "i32",
     "torch.int16": "i16",
+    "torch.uint16": "i16",
     "torch.int8": "i8",
     "torch.uint8": "i8",
     "torch.bool": "i1",
 }
+TORCH_NAMES = {
+    dtype: tuple(n.removeprefix("torch.") for n, d in _TORCH_DTYPES.items() if d == dtype)
+    for dtype in _TORCH_DTYPES.values()
+}
+"""What torch calls each of our element types: several names for integers."""
 _TYPESTR_DTYPES = {
     "f8": "f64",
     "f4": "f32",
@@ -41,6 +51,18 @@ _TYPESTR_DTYPES = {
     "u1": "i8",
     "b1": "i1",
 }
+# dlpack.h, DLDeviceType and DLDataTypeCode.
+_DLPACK_CUDA, _DLPACK_CUDA_MANAGED = 2, 13
+_DLPACK_KINDS = {0: "i", 1: "i", 2: "f", 4: "bf"}
+_DLPACK_NAMES = {
+    6: "i1",
+    10: "f8e4m3",
+    11: "f8e4m3fnuz",
+    12: "f8e5m2",
+    13: "f8e5m2fnuz",
+    14: "f8e8m0",
+}
+_DLPACK_READ_ONLY = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +71,8 @@ class DeviceArray:
 
     strides: elements. dtype: our name, or "" if the library has no such name.
     owner: the object it was read from; it must outlive every use of the address.
+    device: its number, or None if the library does not say.
+    bytes_behind: how much memory lies from the address on, or None if the library does not say.
     """
 
     address: int
@@ -56,11 +80,17 @@ class DeviceArray:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     owner: Any
+    device: int | None = None
+    read_only: bool = False
+    bytes_behind: int | None = None
 
 
 def is_torch(value: object) -> bool:
     """True for a torch tensor, without importing torch."""
-    return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "data_ptr")
+    kind = type(value)
+    return hasattr(kind, "data_ptr") and any(
+        base.__module__.partition(".")[0] == "torch" for base in kind.__mro__
+    )
 
 
 def read_array(value: Any, name: str = "the argument") -> DeviceArray:
@@ -70,20 +100,40 @@ def read_array(value: Any, name: str = "the argument") -> DeviceArray:
         ReftileError: `cuda.host_array` for memory of the host, `cuda.argument` for anything else.
     """
     if is_torch(value):
-        if not value.is_cuda:
-            raise host_array(name, "a torch tensor on the CPU", ".cuda() moves it")
-        dtype = _TORCH_DTYPES.get(str(value.dtype), "")
-        return DeviceArray(
-            value.data_ptr(), dtype, tuple(value.shape), tuple(value.stride()), value
-        )
+        return _from_torch(value, name)
     interface = getattr(value, "__cuda_array_interface__", None)
     if interface is not None:
-        return _from_interface(value, interface)
+        return _from_interface(value, interface, name)
     if hasattr(value, "__array_interface__"):
         raise host_array(name, "a NumPy array", "copy it to the device first")
     if hasattr(value, "__dlpack__"):
         return _from_dlpack(value, name)
-    raise fail("cuda.argument", f"{name} is no device array: {type(value).__name__}")
+    raise fail(
+        "cuda.argument",
+        f"{name} is no device array: {type(value).__name__}",
+        hint="arrays of torch, CuPy, numba and JAX are, and all with __cuda_array_interface__ or "
+        "__dlpack__",
+    )
+
+
+def check_dtype(array: DeviceArray, wanted: str, name: str) -> None:
+    """Refuse an array of other elements than the kernel reads.
+
+    Libraries that have no name for a narrow float hold it as integers of its width.
+
+    Raises:
+        ReftileError: `cuda.dtype`.
+    """
+    found = array.dtype
+    alike = {found, "tf32"} if found == "f32" else {found}
+    if found in ("i8", "i16") and not is_torch(array.owner):
+        alike |= {"bf16"} if found == "i16" else {n for n in DTYPES if n.startswith("f8")}
+    if found and wanted not in alike:
+        raise fail(
+            "cuda.dtype",
+            f"{name} holds {found}, and the kernel reads it as {wanted}",
+            hint="convert it, or view it as the other type",
+        )
 
 
 def host_array(name: str, what: str, how: str) -> ReftileError:
@@ -91,37 +141,128 @@ def host_array(name: str, what: str, how: str) -> ReftileError:
     return fail("cuda.host_array", f"{name} is {what}, and the kernel runs on a GPU", hint=how)
 
 
-def _from_interface(value: Any, interface: dict[str, Any]) -> DeviceArray:
+def _from_torch(value: Any, name: str) -> DeviceArray:
+    if value.device.type != "cuda":
+        where = "the CPU" if value.device.type == "cpu" else str(value.device)
+        raise host_array(name, f"a torch tensor on {where}", ".cuda() moves it")
+    storage = value.untyped_storage()
+    return DeviceArray(
+        value.data_ptr(),
+        _TORCH_DTYPES.get(str(value.dtype), ""),
+        tuple(value.shape),
+        tuple(value.stride()),
+        value,
+        value.device.index,
+        bytes_behind=storage.nbytes() - value.storage_offset() * value.element_size(),
+    )
+
+
+def _dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    found: list[int] = []
+    size = 1
+    for extent in reversed(shape):
+        found.insert(0, size)
+        size *= extent
+    return tuple(found)
+
+
+def _from_interface(value: Any, interface: dict[str, Any], name: str) -> DeviceArray:
     shape = tuple(interface["shape"])
     code = str(interface["typestr"])[1:]
+    if str(interface["typestr"])[0] == ">":
+        raise fail("cuda.argument", f"{name} has its bytes in the order that GPUs do not read")
     item_bytes = int(code[1:])
     strides = interface.get("strides")
     if strides is None:
-        counted: list[int] = []
-        size = 1
-        for extent in reversed(shape):
-            counted.insert(0, size)
-            size *= extent
-        elements = tuple(counted)
+        elements = _dense_strides(shape)
     else:
+        if any(int(s) % item_bytes for s in strides):
+            raise fail("cuda.argument", f"{name} has a stride of part of an element: {strides}")
         elements = tuple(int(s) // item_bytes for s in strides)
+    address, read_only = interface["data"]
     dtype = _TYPESTR_DTYPES.get(code, "")
-    return DeviceArray(int(interface["data"][0]), dtype, shape, elements, value)
+    # Libraries without a code for bfloat16 and the narrow floats name the dtype elsewhere.
+    named = str(getattr(value, "dtype", ""))
+    dtype = {"bfloat16": "bf16", "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2"}.get(
+        named, dtype
+    )
+    return DeviceArray(int(address or 0), dtype, shape, elements, value, None, bool(read_only))
+
+
+# DLPack
+
+
+class _Tensor(ctypes.Structure):
+    """DLTensor of dlpack.h."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Versioned(ctypes.Structure):
+    """DLManagedTensorVersioned of dlpack.h, from version 1.0 on."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
 
 
 def _from_dlpack(value: Any, name: str) -> DeviceArray:
-    """Through torch or CuPy if one is loaded; reading the capsule would copy their work."""
-    device = value.__dlpack_device__()
-    if device[0] != _DLPACK_CUDA:
+    """Look into the capsule and keep it: its owner frees what it holds when it dies."""
+    kind, device = value.__dlpack_device__()
+    if int(kind) not in (_DLPACK_CUDA, _DLPACK_CUDA_MANAGED):
         raise host_array(name, "an array of another device", "move it to the NVIDIA device first")
-    import sys
-
-    for library in ("torch", "cupy"):
-        module = sys.modules.get(library)
-        if module is not None:
-            return read_array(module.from_dlpack(value), name)
-    raise fail(
-        "cuda.argument",
-        f"{name} is known through DLPack only",
-        hint="import torch or cupy, which read it, or give it __cuda_array_interface__",
+    try:
+        capsule = value.__dlpack__(max_version=(1, 0))
+    except TypeError:
+        capsule = value.__dlpack__()
+    except (BufferError, RuntimeError, ValueError) as error:
+        raise fail("cuda.argument", f"{name} cannot be shared: {error}") from None
+    api = ctypes.pythonapi
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    api.PyCapsule_IsValid.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    if api.PyCapsule_IsValid(capsule, b"dltensor_versioned"):
+        place = api.PyCapsule_GetPointer(capsule, b"dltensor_versioned")
+        managed = _Versioned.from_address(place)
+        tensor, read_only = managed.tensor, bool(managed.flags & _DLPACK_READ_ONLY)
+    elif api.PyCapsule_IsValid(capsule, b"dltensor"):
+        tensor = _Tensor.from_address(api.PyCapsule_GetPointer(capsule, b"dltensor"))
+        read_only = False
+    else:
+        raise fail("cuda.argument", f"{name} gives no DLPack capsule")
+    shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
+    strides = tuple(tensor.strides[i] for i in range(tensor.ndim)) if tensor.strides else None
+    return DeviceArray(
+        (tensor.data or 0) + tensor.byte_offset,
+        _dlpack_dtype(tensor.code, tensor.bits, tensor.lanes),
+        shape,
+        strides if strides is not None else _dense_strides(shape),
+        (value, capsule),
+        int(device),
+        read_only,
     )
+
+
+def _dlpack_dtype(code: int, bits: int, lanes: int) -> str:
+    if lanes != 1:
+        return ""
+    if code in _DLPACK_NAMES:
+        return _DLPACK_NAMES[code]
+    kind = _DLPACK_KINDS.get(code)
+    return f"{kind}{bits}" if kind else ""

@@ -1,8 +1,9 @@
-"""A cache of machine code on disk: atomic, shared by many processes, bounded.
+"""A cache on disk of what compiling gave: atomic, shared by many processes, bounded.
 
-An entry is a folder `<key>` with `code` and `about.json`. It is written beside its place and
-renamed into it, so a reader sees all of it or nothing; two writers of one key write the same, and
-the later one wins.
+An entry is one file: a line with a checksum of all that follows, a line of JSON with what is known
+of the code, and the code. It is written beside its place and renamed into it, so that a reader sees
+the whole of one version or of another; two writers of one key write the same, and the later one
+wins. What cannot be read or written (no permission, a full disk, damage) only costs time.
 """
 
 from __future__ import annotations
@@ -10,15 +11,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from time import time
+from typing import Any, cast
 
 DEFAULT_LIMIT_BYTES = 1 << 30
-_CODE, _ABOUT = "code", "about.json"
+SUFFIX = ".entry"
+_SCRATCH = ".new-"
+_SCRATCH_SECONDS = 3600.0
+"""Age after which a file that some writer left behind is removed."""
+_MAGIC = b"reftile 1 "
 
 
 def default_folder() -> Path:
@@ -40,10 +46,19 @@ def key_of(*parts: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Machine code, and what is known of it (registers, spills, seconds it took, ...)."""
+    """Code, and what is known of it (registers, spills, how to launch it, ...)."""
 
     code: bytes
     about: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An entry as the folder shows it: its size, and when it was last used (seconds since 1970)."""
+
+    key: str
+    bytes: int
+    used: float
 
 
 class Cache:
@@ -53,78 +68,94 @@ class Cache:
         self.folder = folder if folder is not None else default_folder()
         self.limit_bytes = limit_bytes
 
+    def place(self, key: str) -> Path:
+        """The file of an entry."""
+        return self.folder / f"{key}{SUFFIX}"
+
     def find(self, key: str) -> Entry | None:
         """The entry, or None. A damaged one counts as absent, and is removed."""
-        place = self.folder / key
+        place = self.place(key)
         try:
-            about = json.loads((place / _ABOUT).read_bytes())
-            code = (place / _CODE).read_bytes()
-            os.utime(place)
+            data = place.read_bytes()
         except OSError:
             return None
-        except ValueError:
-            shutil.rmtree(place, ignore_errors=True)
-            return None
-        if hashlib.sha256(code).hexdigest() != about.get("sha256"):
-            shutil.rmtree(place, ignore_errors=True)
-            return None
-        return Entry(code, about)
+        entry = _unpack(data)
+        with suppress(OSError):
+            if entry is None:
+                place.unlink()
+            else:
+                os.utime(place)
+        return entry
 
-    def store(self, key: str, code: bytes, about: Mapping[str, Any]) -> None:
-        """Keep an entry, then drop the least recently used ones beyond the limit."""
-        described = {**about, "sha256": hashlib.sha256(code).hexdigest()}
+    def store(self, key: str, code: bytes, about: Mapping[str, Any]) -> bool:
+        """Keep an entry, then drop the least recently used ones beyond the limit.
+
+        Returns whether it is kept: not if the folder cannot be written to, or the disk is full.
+        """
+        rest = json.dumps(dict(about)).encode() + b"\n" + code
+        data = _MAGIC + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
+        scratch = ""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=self.folder))
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor, scratch = tempfile.mkstemp(prefix=_SCRATCH, dir=self.folder)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            os.replace(scratch, self.place(key))
         except OSError:
-            return
-        try:
-            (scratch / _CODE).write_bytes(code)
-            (scratch / _ABOUT).write_text(json.dumps(described))
-            _move(scratch, self.folder / key)
-        except OSError:
-            pass
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            with suppress(OSError):
+                if scratch:
+                    os.unlink(scratch)
+            return False
         self.trim()
+        return True
 
-    def entries(self) -> list[tuple[str, int, float]]:
-        """(key, bytes, time of last use) of every entry, the oldest first."""
-        found: list[tuple[str, int, float]] = []
-        try:
-            places = [p for p in self.folder.iterdir() if not p.name.startswith(".")]
-        except OSError:
-            return []
-        for place in places:
-            try:
-                size = sum(f.stat().st_size for f in place.iterdir())
-                found.append((place.name, size, place.stat().st_mtime))
-            except OSError:
-                continue
-        return sorted(found, key=lambda entry: entry[2])
+    def entries(self) -> list[Stored]:
+        """All entries, the least recently used first."""
+        found: list[Stored] = []
+        with suppress(OSError), os.scandir(self.folder) as listing:
+            for item in listing:
+                with suppress(OSError):
+                    if item.name.endswith(SUFFIX):
+                        status = item.stat()
+                        key = item.name.removesuffix(SUFFIX)
+                        found.append(Stored(key, status.st_size, status.st_mtime))
+                    elif item.name.startswith(_SCRATCH) and _is_left_behind(item):
+                        os.unlink(item.path)
+        return sorted(found, key=lambda entry: (entry.used, entry.key))
 
     def trim(self) -> None:
         """Remove the least recently used entries until the limit holds."""
         entries = self.entries()
-        total = sum(size for _, size, _ in entries)
-        for key, size, _ in entries:
+        total = sum(entry.bytes for entry in entries)
+        for entry in entries:
             if total <= self.limit_bytes:
                 return
-            shutil.rmtree(self.folder / key, ignore_errors=True)
-            total -= size
+            with suppress(OSError):
+                self.place(entry.key).unlink()
+            total -= entry.bytes
 
     def clear(self) -> int:
-        """Remove all entries and return how many there were."""
-        entries = self.entries()
-        for key, _, _ in entries:
-            shutil.rmtree(self.folder / key, ignore_errors=True)
-        return len(entries)
+        """Remove all entries and return how many were removed."""
+        removed = 0
+        for entry in self.entries():
+            with suppress(OSError):
+                self.place(entry.key).unlink()
+                removed += 1
+        return removed
 
 
-def _move(source: Path, target: Path) -> None:
-    """Rename a folder into place; if another process was first, its entry is as good as ours."""
+def _is_left_behind(item: os.DirEntry[str]) -> bool:
+    return time() - item.stat().st_mtime > _SCRATCH_SECONDS
+
+
+def _unpack(data: bytes) -> Entry | None:
+    """Read the bytes of an entry; None if they are not what was written."""
+    head, _, rest = data.partition(b"\n")
+    if head != _MAGIC + hashlib.sha256(rest).hexdigest().encode():
+        return None
+    line, _, code = rest.partition(b"\n")
     try:
-        source.rename(target)
-    except OSError:
-        if not target.is_dir():
-            raise
+        about: Any = json.loads(line)
+    except ValueError:
+        return None
+    return Entry(code, cast("dict[str, Any]", about)) if isinstance(about, dict) else None

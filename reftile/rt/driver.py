@@ -11,33 +11,44 @@ from typing import Any
 
 from reftile.ir.diagnostics import ReftileError, fail
 
-OLDEST_DRIVER = 12_040
-"""CUDA 12.4: the first driver whose assembler takes PTX ISA 8.4."""
+OLDEST_DRIVER = 12_070
+"""CUDA 12.7: the first driver whose assembler takes PTX ISA 8.6, which lower.ptx writes."""
 
+_CHECKED = "`reftile check` runs the kernel on the interpreter, which names the wrong access"
+_LOST = "the device context is lost, so start a new process"
 _HINTS = {
-    "CUDA_ERROR_NO_DEVICE": ("cuda.no_device", "the driver sees no NVIDIA GPU"),
-    "CUDA_ERROR_INSUFFICIENT_DRIVER": ("cuda.old_driver", "install a newer NVIDIA driver"),
-    "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": ("cuda.old_driver", "reboot after updating the driver"),
-    "CUDA_ERROR_OUT_OF_MEMORY": ("cuda.out_of_memory", "free device memory, or use smaller arrays"),
-    "CUDA_ERROR_ILLEGAL_ADDRESS": (
-        "cuda.illegal_address",
-        "run the kernel on the interpreter with its checks: it names the access; "
-        "the device context is lost, so start a new process",
-    ),
-    "CUDA_ERROR_MISALIGNED_ADDRESS": (
-        "cuda.illegal_address",
-        "run the kernel on the interpreter with its checks; start a new process",
-    ),
-    "CUDA_ERROR_ILLEGAL_INSTRUCTION": (
+    "NO_DEVICE": ("cuda.no_device", "the driver sees no NVIDIA GPU; CUDA_VISIBLE_DEVICES may say"),
+    "STUB_LIBRARY": ("cuda.no_driver", "a stub of libcuda was found: put the driver's in front"),
+    "INSUFFICIENT_DRIVER": ("cuda.old_driver", "install a newer NVIDIA driver"),
+    "SYSTEM_DRIVER_MISMATCH": ("cuda.old_driver", "reboot after updating the driver"),
+    "COMPAT_NOT_SUPPORTED_ON_DEVICE": ("cuda.old_driver", "install a newer NVIDIA driver"),
+    "UNSUPPORTED_PTX_VERSION": ("cuda.old_driver", "install a newer NVIDIA driver"),
+    "OUT_OF_MEMORY": ("cuda.out_of_memory", "free device memory, or use smaller arrays"),
+    "ILLEGAL_ADDRESS": ("cuda.illegal_address", f"{_CHECKED}; {_LOST}"),
+    "MISALIGNED_ADDRESS": ("cuda.illegal_address", f"{_CHECKED}; {_LOST}"),
+    "INVALID_ADDRESS_SPACE": ("cuda.illegal_address", f"{_CHECKED}; {_LOST}"),
+    "ILLEGAL_INSTRUCTION": (
         "cuda.illegal_instruction",
-        "a copy or barrier was given an operand it does not take; start a new process",
+        f"a copy or barrier was given an operand it does not take; {_CHECKED}; {_LOST}",
     ),
-    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": ("cuda.resources", "fewer warps or less shared memory"),
-    "CUDA_ERROR_LAUNCH_TIMEOUT": ("cuda.timeout", "the kernel ran too long; start a new process"),
-    "CUDA_ERROR_INVALID_PTX": ("cuda.ptx", "the driver's assembler refused the PTX"),
-    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": ("cuda.old_driver", "install a newer NVIDIA driver"),
-    "CUDA_ERROR_NO_BINARY_FOR_GPU": ("cuda.target", "the kernel was lowered for another GPU"),
+    "LAUNCH_FAILED": ("cuda.launch_failed", f"{_CHECKED}; {_LOST}"),
+    "ASSERT": ("cuda.assert", _LOST),
+    "LAUNCH_OUT_OF_RESOURCES": ("cuda.resources", "use fewer warps or less shared memory"),
+    "INVALID_CLUSTER_SIZE": ("cuda.resources", "the device cannot hold such a cluster of blocks"),
+    "COOPERATIVE_LAUNCH_TOO_LARGE": ("cuda.resources", "launch no more blocks than fit at a time"),
+    "LAUNCH_TIMEOUT": ("cuda.timeout", f"the kernel ran too long; {_LOST}"),
+    "INVALID_PTX": ("cuda.ptx", "the driver's assembler refused the PTX"),
+    "NO_BINARY_FOR_GPU": ("cuda.target", "the kernel was lowered for another GPU"),
+    "INVALID_SOURCE": ("cuda.target", "the kernel was lowered for another GPU"),
+    "STREAM_CAPTURE_UNSUPPORTED": (
+        "cuda.capture",
+        "launch the kernel once before capturing, and give it arrays of the device",
+    ),
+    "STREAM_CAPTURE_INVALIDATED": ("cuda.capture", "an earlier call ended the capture"),
+    "DEVICE_UNAVAILABLE": ("cuda.busy", "another process has the device for itself"),
+    "CONTEXT_IS_DESTROYED": ("cuda.context", _LOST),
 }
+"""Rule and hint by the driver's name of the failure (cuda.h, CUresult), CUDA_ERROR_ left out."""
 
 
 @cache
@@ -53,6 +64,16 @@ def bindings() -> Any:
         raise fail(
             "cuda.no_bindings", "cuda-python is not installed", hint="pip install reftile[cuda]"
         ) from None
+    start(driver)
+    return driver
+
+
+def start(driver: Any) -> None:
+    """Initialise the driver and look at its version.
+
+    Raises:
+        ReftileError: there is no driver or no device, or the driver is too old.
+    """
     try:
         status = driver.cuInit(0)
     except Exception as error:
@@ -66,14 +87,14 @@ def bindings() -> Any:
     if version < OLDEST_DRIVER:
         raise fail(
             "cuda.old_driver",
-            f"the NVIDIA driver is for CUDA {_release(version)}, "
-            f"and {_release(OLDEST_DRIVER)} is needed",
+            f"the NVIDIA driver is for CUDA {release(version)}, "
+            f"and {release(OLDEST_DRIVER)} is needed",
             hint="install a newer NVIDIA driver",
         )
-    return driver
 
 
-def _release(version: int) -> str:
+def release(version: int) -> str:
+    """The number of a CUDA release as people write it."""
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
@@ -91,51 +112,27 @@ def check(driver: Any, result: Any, doing: str) -> Any:
     return result[1] if len(result) == 2 else result[1:]
 
 
-def error_of(driver: Any, status: Any, doing: str) -> ReftileError:
-    """The diagnosis of a failed call."""
-    name = getattr(status, "name", str(status))
+def short_name(status: Any) -> str:
+    """The driver's name of a failure, such as `OUT_OF_MEMORY`."""
+    return str(getattr(status, "name", status)).removeprefix("CUDA_ERROR_")
+
+
+def is_lost(status: Any) -> bool:
+    """True for a failure of a kernel that shows at some later call, in a context that is lost."""
+    return _HINTS.get(short_name(status), ("", ""))[1].endswith(_LOST)
+
+
+def error_of(driver: Any, status: Any, doing: str, notes: tuple[str, ...] = ()) -> ReftileError:
+    """The diagnosis of a failed call; `notes` say more about what was going on."""
+    name = short_name(status)
     rule, hint = _HINTS.get(name, ("cuda.failed", ""))
     found = driver.cuGetErrorString(status)
     text = found[1].decode() if len(found) > 1 and found[1] else "unknown error"
-    return fail(rule, f"{doing} failed: {name}: {text}", hint=hint)
+    message = "; ".join((f"{doing} failed: {name}: {text}", *notes))
+    return fail(rule, message, hint=hint)
 
 
 def call(doing: str, function: str, *arguments: Any) -> Any:
     """Call a function of the driver by name and return its results."""
     driver = bindings()
     return check(driver, getattr(driver, function)(*arguments), doing)
-
-
-@cache
-def device_count() -> int:
-    """How many NVIDIA devices there are."""
-    return int(call("counting devices", "cuDeviceGetCount"))
-
-
-@cache
-def attribute(device: int, name: str) -> int:
-    """A device attribute by the end of its name, such as `MULTIPROCESSOR_COUNT`."""
-    driver = bindings()
-    which = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-    return int(call(f"asking for {name}", "cuDeviceGetAttribute", which, device))
-
-
-@cache
-def target(device: int) -> str:
-    """The target that kernels for a device are lowered for, such as `sm_90a`."""
-    major = attribute(device, "COMPUTE_CAPABILITY_MAJOR")
-    minor = attribute(device, "COMPUTE_CAPABILITY_MINOR")
-    # From sm_90 on, the fast instructions are those of the architecture alone ("a").
-    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
-
-
-def ensure_context(device: int = 0) -> None:
-    """Make the device's primary context current, unless another one is.
-
-    Other libraries share the primary context.
-    """
-    current = call("looking for a context", "cuCtxGetCurrent")
-    if int(current):
-        return
-    context = call("opening the device", "cuDevicePrimaryCtxRetain", device)
-    call("opening the device", "cuCtxSetCurrent", context)

@@ -1,11 +1,7 @@
 """PTX into a loaded kernel by the driver's own assembler.
 
 The assembler's remarks are read: one that says products were serialised or a register budget was
-ignored (C75xx) makes an error, since the kernel would run at a fraction of its speed. The machine
-code itself is kept by the driver, in its own cache on disk; ours keeps what was found out about it,
-so that the log need not be read again. (The driver's linker would hand out the machine code, but
-ignores `setmaxnreg` in it,
-C7504: seen on an H200, driver 580.)
+ignored (C75xx) makes an error, since the kernel would run at a fraction of its speed.
 """
 
 from __future__ import annotations
@@ -16,11 +12,7 @@ from time import perf_counter, time_ns
 from typing import Any
 
 from reftile.ir.diagnostics import fail
-from reftile.rt import driver
-from reftile.rt.cache import Cache, key_of
-
-CODE_VERSION = "1"
-"""Part of every key; raised when what is stored changes its meaning."""
+from reftile.rt import devices, driver
 
 LOG_BYTES = 64 << 10
 
@@ -51,12 +43,15 @@ def read_log(log: str) -> tuple[int, int, tuple[str, ...]]:
 class Function:
     """A loaded kernel. Keeps its module loaded for as long as it lives."""
 
-    def __init__(self, module: Any, entry: str, shared_bytes: int, resources: Resources) -> None:
+    def __init__(
+        self, module: Any, entry: str, shared_bytes: int, resources: Resources, device: int = 0
+    ) -> None:
         self._module = module
         self.handle: Any = driver.call(
             f"finding `{entry}`", "cuModuleGetFunction", module, entry.encode()
         )
         self.entry, self.shared_bytes, self.resources = entry, shared_bytes, resources
+        self.device = device
         if shared_bytes > 48 << 10:
             bindings = driver.bindings()
             which = bindings.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -68,45 +63,37 @@ class Function:
                 shared_bytes,
             )
 
+    def blocks_per_multiprocessor(self, threads: int) -> int:
+        """How many blocks of this kernel the driver says a multiprocessor holds at a time."""
+        with devices.on_device(self.device):
+            found = driver.call(
+                "asking for the occupancy",
+                "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+                self.handle,
+                threads,
+                self.shared_bytes,
+            )
+        return int(found)
 
-def load(ptx: str, entry: str, shared_bytes: int, cache: Cache | None, device: int = 0) -> Function:
-    """Assemble and load PTX.
 
-    cache: where to look for what is known of this PTX; None reads the assembler's log each time.
+def load(ptx: str, entry: str, shared_bytes: int, device: int = 0) -> Function:
+    """Assemble and load PTX with the driver.
 
     Raises:
         ReftileError: no driver, the PTX is refused (`cuda.ptx`), or a remark means that the kernel
             would crawl (`cuda.serialised`).
     """
-    driver.ensure_context(device)
-    version = driver.call("asking the driver for its version", "cuDriverGetVersion")
-    key = key_of(CODE_VERSION, ptx, driver.target(device), version)
-    known = cache.find(key) if cache is not None else None
-    start = perf_counter()
-    module, log = load_module(ptx)
-    seconds = perf_counter() - start
-    if known is not None:
-        about = known.about
-        remarks = tuple(about["remarks"])
-        resources = Resources(about["registers"], about["spill_bytes"], remarks, seconds)
-        return Function(module, entry, shared_bytes, resources)
-    if not log:
-        # The driver had it in its own cache; a comment that it has not seen makes it speak again.
-        log = load_module(f"{ptx}// {time_ns()}\n")[1]
-    registers, spills, remarks = read_log(log)
-    resources = Resources(registers, spills, remarks, seconds)
-    refuse_serialised(resources)
-    function = Function(module, entry, shared_bytes, resources)
-    if cache is not None:
-        about = {
-            "entry": entry,
-            "registers": registers,
-            "spill_bytes": spills,
-            "remarks": list(remarks),
-            "seconds": seconds,
-        }
-        cache.store(key, ptx.encode(), about)
-    return function
+    with devices.on_device(device):
+        start = perf_counter()
+        module, log = load_module(ptx.encode())
+        seconds = perf_counter() - start
+        if not log:
+            # The driver had it in its own cache; a comment it has not seen makes it speak again.
+            log = load_module(f"{ptx}// {time_ns()}\n".encode())[1]
+        registers, spills, remarks = read_log(log)
+        resources = Resources(registers, spills, remarks, seconds)
+        refuse_serialised(resources)
+        return Function(module, entry, shared_bytes, resources, device)
 
 
 def refuse_serialised(resources: Resources) -> None:
@@ -116,10 +103,11 @@ def refuse_serialised(resources: Resources) -> None:
         raise fail("cuda.serialised", f"the assembler objects: {serialised[0]}")
 
 
-def load_module(ptx: str) -> tuple[Any, str]:
-    """Load PTX into the current context; return the module and the assembler's log.
+def load_module(code: bytes) -> tuple[Any, str]:
+    """Load PTX or a cubin into the current context; return the module and the assembler's log.
 
-    The log is empty when the driver had the machine code in its own cache.
+    The log is empty when nothing was assembled: it is a cubin, or the driver had the machine code
+    in its own cache.
     """
     bindings = driver.bindings()
     option = bindings.CUjit_option
@@ -132,7 +120,7 @@ def load_module(ptx: str) -> tuple[Any, str]:
         option.CU_JIT_LOG_VERBOSE: 1,
     }
     status = bindings.cuModuleLoadDataEx(
-        ptx.encode() + b"\0", len(options), list(options), list(options.values())
+        code + b"\0", len(options), list(options), list(options.values())
     )
     if status[0] != bindings.CUresult.CUDA_SUCCESS:
         if _text(errors):

@@ -1,196 +1,360 @@
-"""Launchers: a Python function generated for each kernel, all that can be ready made ready.
+"""Launchers: one generated Python function for each kernel, all that can be ready made ready.
 
-A launch packs the numbers into one buffer, finds or makes the tensor maps, and calls
-cuLaunchKernelEx. What takes time on the host is Python itself, so the function is generated
-straight-line, with no loop and no dispatch.
+A launch packs the numbers and tensor maps into one buffer and calls cuLaunchKernelEx. What takes
+time on the host is Python itself, so the function is generated straight-line, with no loop and no
+dispatch. What the arguments must be is checked once for each set of addresses and numbers;
+the element type of a tensor of torch, and all that other libraries say of an array, each time.
 """
 
 from __future__ import annotations
 
 import ctypes
 import struct
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from reftile.ir.diagnostics import fail
 from reftile.lower.host import HostPlan, PointerParameter, ScalarParameter, TensorMapParameter
-from reftile.rt import driver
-from reftile.rt.arguments import is_torch, read_array
+from reftile.rt import devices, driver
+from reftile.rt.arguments import TORCH_NAMES, DeviceArray, check_dtype, is_torch, read_array
 from reftile.rt.jit import Function
+from reftile.rt.recent import note_launcher, recent_launches
+from reftile.rt.streams import read_stream
 from reftile.rt.tensor_map import MAP_BYTES, encode
 
 _CODES = {
     "i1": "?", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "f16": "e", "f32": "f", "f64": "d",
 }  # fmt: skip
-KEPT_MAPS = 4096
-"""Tensor maps kept by a launcher; beyond it they are made anew."""
+KEPT = 4096
+"""Sets of arguments, and tensor maps, that a launcher remembers; beyond it they are made anew."""
 
 Launch = Callable[..., None]
+Grid = Sequence[int]
 
 
 class Launcher:
     """Launches one loaded kernel.
 
-    `launcher(grid, args, stream=0)`: args are one for each argument of the kernel, device arrays
-    for pointers and numbers for scalars. It returns once the launch is queued.
+    `launcher(grid, args, stream)`: args are one for each argument of the kernel, device arrays (or
+    addresses) for pointers and numbers for scalars. It returns once the launch is queued.
+
+    launch: the same as a plain function, for the last kinds of arguments seen; a little faster.
     """
 
-    def __init__(self, plan: HostPlan, function: Function) -> None:
-        self.plan, self.function = plan, function
-        self._fields = _place(plan)
-        self._buffer = ctypes.create_string_buffer(self._fields.size + 64)
-        start = ctypes.addressof(self._buffer)
-        self._base = start + (-start) % 64
-        addresses = [self._base + offset for offset in self._fields.offsets]
-        self._pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
-        self._config = self._make_config()
-        self._launches: dict[tuple[type, ...], Launch] = {}
+    def __init__(self, plan: HostPlan, function: Function, device: int = 0) -> None:
+        self.plan, self.function, self.device = plan, function, device
+        self.fields = _place(plan)
+        self.last_grid: Grid = ()
+        self._arrays = _array_arguments(plan)
+        self._variants: dict[tuple[type, ...], Launch] = {}
+        self._maps: dict[tuple[int, ...], bytes] = {}
+        self._known: dict[tuple[Any, ...], tuple[bytes, ...]] = {}
+        self._free: list[tuple[Any, ...]] = []
+        self.launch: Launch = self._first
+        note_launcher(self)
 
-    def _make_config(self) -> Any:
-        bindings = driver.bindings()
-        config = bindings.CUlaunchConfig()
-        config.gridDimX = config.gridDimY = config.gridDimZ = 1
-        config.blockDimX, config.blockDimY, config.blockDimZ = self.plan.threads, 1, 1
-        config.sharedMemBytes = self.plan.shared_bytes
-        config.hStream = bindings.CUstream(0)
-        config.numAttrs = 0
-        return config
-
-    def __call__(self, grid: Sequence[int], args: Sequence[Any], stream: int = 0) -> None:
+    def __call__(self, grid: Grid, args: Sequence[Any], stream: Any = 0) -> None:
         """Queue one launch.
 
         Raises:
             ReftileError: an argument does not fit, or the driver refuses.
         """
+        self.launch(grid, args, stream)
+
+    def _first(self, grid: Grid, args: Sequence[Any], stream: Any = 0) -> None:
+        """Launch with the function for these kinds of arguments, generated if there is none."""
         if len(args) != len(self.plan.arguments):
             names = ", ".join(self.plan.arguments)
-            raise fail("cuda.argument", f"the kernel takes ({names}), found {len(args)} values")
-        types = tuple(map(type, args))
-        launch = self._launches.get(types)
-        if launch is None:
-            launch = self._launches[types] = self._generate(tuple(map(is_torch, args)))
-        x, y, z = (*grid, 1, 1)[:3]
-        launch(x, y, z, stream, *args)
+            raise fail(
+                "cuda.argument",
+                f"`{self.plan.entry}` takes ({names}), found {len(args)} values",
+            )
+        kinds = tuple(map(type, args))
+        if kinds not in self._variants:
+            self._variants[kinds] = self._generate(args)
+        self.launch = self._variants[kinds]
+        self.launch(grid, args, stream)
 
-    def source(self, kinds: Sequence[bool]) -> str:
-        """The text of the function for arguments that are torch tensors (True) or not."""
+    def source(self, args: Sequence[Any]) -> str:
+        """The text of the function for arguments of these kinds."""
         names = [f"a{i}" for i in range(len(self.plan.arguments))]
-        by_name = dict(zip(self.plan.arguments, names, strict=True))
-        arrays = _array_arguments(self.plan)
-        lines = [f"def launch(x, y, z, stream, {', '.join(names)}):"]
-        for name, torch, argument in zip(names, kinds, self.plan.arguments, strict=True):
-            if argument in arrays:
-                value = (
-                    f"{name}.data_ptr() if {name}.is_cuda else refuse({name}, {argument!r})"
-                    if torch
-                    else f"{name} if type({name}) is int else read({name}, {argument!r}).address"
-                )
-                lines.append(f"    {name} = {value}")
-        if self.plan.requirements:
-            lines += [
-                f"    given = ({', '.join(names)},)",
-                "    if given not in allowed: require(given)",
-            ]
-        values = [
-            by_name[p.name] for p in self.plan.parameters if not isinstance(p, TensorMapParameter)
+        values = list(names)
+        dtypes = self._torch_dtypes(args)
+        guards: list[str] = []
+        reads: list[str] = []
+        shapes: list[str] = []
+        for i, argument in enumerate(self.plan.arguments):
+            if argument not in self._arrays:
+                continue
+            # A dtype of torch is also what tells a tensor from anything else.
+            guards.append(
+                f"a{i}.dtype is not t{i}" if f"t{i}" in dtypes else f"a{i}.__class__ is not k{i}"
+            )
+            if type(args[i]) is int:
+                continue
+            values[i] = f"p{i}"
+            if is_torch(args[i]):
+                reads.append(f"p{i} = a{i}.data_ptr()")
+            else:
+                reads.append(f"p{i}, s{i} = read(a{i}, {i})")
+                shapes.append(f"s{i}")
+        at = dict(zip(self.plan.arguments, values, strict=True))
+        by_value = [p for p in self.plan.parameters if not isinstance(p, TensorMapParameter)]
+        maps = [f"m{i}" for i in range(len(self.plan.parameters) - len(by_value))]
+        packed = [*(at[p.name] for p in by_value), *maps]
+        lines = [
+            f"{_listed(names)} = args" if names else "",
+            *([f"if {' or '.join(guards)}: return other(grid, args, stream)"] if guards else []),
+            *reads,
+            f"given = {_listed([*values, *shapes])}",
+            "try: maps = known[given]",
+            "except KeyError: maps = None",
+            "if maps is None: maps = prepare(given, args)",
+            f"{_listed(maps)} = maps" if maps else "",
+            "try: slot = take()",
+            "except IndexError: slot = new_slot()",
+            "buffer, config, pointers, state = slot",
+            f"pack(buffer, 0, {', '.join(packed)})" if packed else "",
+            "if grid != state[0]: set_grid(config, state, grid)",
+            "if stream != state[1]: set_stream(config, state, stream)",
+            "status = start(config, handle, pointers, 0)[0]",
+            "give(slot)",
+            "if status is not success: failed(status, config, pointers, grid)",
+            "return",
         ]
-        if values:
-            lines.append(f"    pack(buffer, skip, {', '.join(values)})")
+        body = "".join(f"        {line}\n" for line in lines if line)
+        return (
+            f"def launch(grid, args, stream=0):\n    try:\n{body}"
+            "    except expected as error: wrong = error\n"
+            "    explain(wrong, grid, args, stream, launch)\n"
+        )
+
+    def _torch_dtypes(self, args: Sequence[Any]) -> dict[str, Any]:
+        """The dtype of torch that an argument must have, where just one fits."""
+        torch: Any = sys.modules.get("torch")
+        found: dict[str, Any] = {}
+        for array in self.plan.arrays:
+            i = self.plan.arguments.index(array.name)
+            names = TORCH_NAMES.get(array.dtype, ())
+            if is_torch(args[i]) and len(names) == 1:
+                dtype = getattr(torch, names[0], None)
+                if dtype is not None:
+                    found[f"t{i}"] = dtype
+        return found
+
+    def _generate(self, args: Sequence[Any]) -> Launch:
+        bindings = driver.bindings()
+        for i, argument in enumerate(self.plan.arguments):
+            # A wrong array is refused here, so that it makes no function of its own.
+            if argument in self._arrays and type(args[i]) is not int:
+                self._check_array(args[i], argument)
+        names: dict[str, Any] = {
+            "other": self._other,
+            "known": self._known,
+            "prepare": self._prepare,
+            "take": self._free.pop,
+            "give": self._free.append,
+            "new_slot": self._new_slot,
+            "pack": struct.Struct(self.fields.format).pack_into,
+            "set_grid": self._set_grid,
+            "set_stream": _set_stream,
+            "start": bindings.cuLaunchKernelEx,
+            "handle": self.function.handle,
+            "success": bindings.CUresult.CUDA_SUCCESS,
+            "failed": self._failed,
+            "explain": self._explain,
+            "expected": (AttributeError, TypeError, ValueError, OverflowError, struct.error),
+            "read": self._read,
+            **{f"k{i}": type(a) for i, a in enumerate(args)},
+            **self._torch_dtypes(args),
+        }
+        exec(compile(self.source(args), f"<launcher of {self.plan.entry}>", "exec"), names)
+        return names["launch"]
+
+    def _other(self, grid: Grid, args: Sequence[Any], stream: Any) -> None:
+        """Arguments of other kinds than the last: find their function."""
+        for i, argument in enumerate(self.plan.arguments):
+            if argument in self._arrays and type(args[i]) is not int:
+                self._check_array(args[i], argument)
+        self._first(grid, args, stream)
+
+    def _read(self, value: Any, index: int) -> tuple[int, object]:
+        """The address of an array that is not torch's, and what else its fitness depends on."""
+        array = read_array(value, f"`{self.plan.arguments[index]}`")
+        return array.address, (array.dtype, array.shape, array.strides, array.read_only)
+
+    # Once for each set of arguments
+
+    def _prepare(self, given: tuple[Any, ...], args: Sequence[Any]) -> tuple[bytes, ...]:
+        """Check the arguments, and find or make the tensor maps.
+
+        given: addresses and numbers in the order of the arguments, and what else they hang on.
+        """
+        arguments = dict(zip(self.plan.arguments, given, strict=False))
+        arrays: dict[str, DeviceArray] = {}
+        for name, value in zip(self.plan.arguments, args, strict=True):
+            if name in self._arrays and type(value) is not int:
+                arrays[name] = self._check_array(value, name)
+        why = self.plan.broken_requirement(arguments)
+        if why is not None:
+            raise fail("cuda.requirement", f"`{self.plan.entry}` cannot take this: {why}")
+        maps: list[bytes] = []
         for i, parameter in enumerate(self.plan.parameters):
             if isinstance(parameter, TensorMapParameter):
-                used = [by_name[n] for n in self.plan.arguments if _uses(parameter, n)]
-                key = f"({', '.join([str(i), *used])},)"
-                offset = self._fields.offsets[i]
-                pairs = ", ".join(f"{n!r}: {by_name[n]}" for n in self.plan.arguments)
-                lines += [
-                    f"    key = {key}",
-                    "    found = maps.get(key)",
-                    "    if found is None:",
-                    f"        found = make({i}, key, {{{pairs}}})",
-                    f"    move(base + {offset}, found, {MAP_BYTES})",
-                ]
-        lines += [
-            "    if x != config.gridDimX: config.gridDimX = x",
-            "    if y != config.gridDimY: config.gridDimY = y",
-            "    if z != config.gridDimZ: config.gridDimZ = z",
-            "    if stream != current[0]: set_stream(stream)",
-            "    status = start(config, handle, pointers, 0)[0]",
-            "    if status != success: failed(status)",
-        ]
-        return "\n".join(lines) + "\n"
+                maps.append(self._map(i, parameter, arguments, arrays.get(parameter.base)))
+        if len(self._known) >= KEPT:
+            self._known.clear()
+        self._known[given] = found = tuple(maps)
+        return found
 
-    def _generate(self, kinds: tuple[bool, ...]) -> Launch:
-        bindings = driver.bindings()
-        maps: dict[tuple[int, ...], bytes] = {}
-        current = [0]
-        parameters = self.plan.parameters
+    def _check_array(self, value: Any, name: str) -> DeviceArray:
+        array = read_array(value, f"`{name}`")
+        device = array.device
+        if device is None and array.address:
+            device = devices.device_of_address(array.address)
+        if device is not None and device != self.device:
+            raise fail(
+                "cuda.other_device",
+                f"`{name}` lies on device {device}, and the kernel was loaded on {self.device}",
+                hint="move the array, or compile the kernel for that device",
+            )
+        described = next((a for a in self.plan.arrays if a.name == name), None)
+        if described is not None:
+            check_dtype(array, described.dtype, f"`{name}`")
+            if array.read_only and described.written:
+                raise fail(
+                    "cuda.read_only",
+                    f"`{name}` may only be read, and the kernel writes to it",
+                    hint="give a copy",
+                )
+        return array
 
-        def make(index: int, key: tuple[int, ...], arguments: dict[str, int]) -> bytes:
-            parameter = parameters[index]
-            assert isinstance(parameter, TensorMapParameter)
-            extents, strides = parameter.evaluate(arguments)
+    def _map(
+        self,
+        index: int,
+        parameter: TensorMapParameter,
+        arguments: dict[str, Any],
+        array: DeviceArray | None,
+    ) -> bytes:
+        extents, strides = parameter.evaluate(arguments)
+        address = arguments[parameter.base]
+        if array is not None:
+            _check_extents(parameter.base, array, extents, strides)
+        key = (index, address, *extents, *strides)
+        made = self._maps.get(key)
+        if made is None:
             made = encode(
-                arguments[parameter.base],
+                address,
                 parameter.dtype,
                 extents,
                 strides,
                 parameter.box,
                 parameter.swizzle,
                 parameter.fill,
+                parameter.base,
             )
-            if len(maps) >= KEPT_MAPS:
-                maps.clear()
-            maps[key] = made
-            return made
+            if len(self._maps) >= KEPT:
+                self._maps.clear()
+            self._maps[key] = made
+        return made
 
-        allowed: set[tuple[Any, ...]] = set()
+    # Buffers: a launch takes one and gives it back, so that threads do not share any
 
-        def require(given: tuple[Any, ...]) -> None:
-            arguments = dict(zip(self.plan.arguments, given, strict=True))
-            why = self.plan.broken_requirement(arguments)
-            if why is not None:
-                raise fail("cuda.requirement", f"`{self.plan.entry}` cannot take this: {why}")
-            if len(allowed) >= KEPT_MAPS:
-                allowed.clear()
-            allowed.add(given)
+    def _new_slot(self) -> tuple[Any, ...]:
+        bindings = driver.bindings()
+        size = max(1, self.fields.size)
+        store = ctypes.create_string_buffer(size + 64)
+        base = ctypes.addressof(store) + (-ctypes.addressof(store)) % 64
+        addresses = [base + offset for offset in self.fields.offsets]
+        pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
+        config = bindings.CUlaunchConfig()
+        config.gridDimX = config.gridDimY = config.gridDimZ = 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = self.plan.threads, 1, 1
+        config.sharedMemBytes = self.plan.shared_bytes
+        config.hStream = bindings.CUstream(0)
+        config.numAttrs = 0
+        buffer = (ctypes.c_char * size).from_address(base)
+        # The last item keeps alive what the addresses point into.
+        return buffer, config, ctypes.addressof(pointers), [None, 0, store, pointers]
 
-        def set_stream(stream: int) -> None:
-            self._config.hStream = bindings.CUstream(stream)
-            current[0] = stream
+    def _set_grid(self, config: Any, state: list[Any], grid: Grid) -> None:
+        x, y, z = (*grid, 1, 1)[:3]
+        for size, most, cluster in zip(
+            (x, y, z), (2**31 - 1, 65535, 65535), self.plan.cluster, strict=True
+        ):
+            if not 0 < size <= most or size % cluster:
+                multiple = f" in clusters of {self.plan.cluster}" if cluster > 1 else ""
+                raise fail(
+                    "cuda.grid",
+                    f"`{self.plan.entry}` cannot run over a grid of {tuple(grid)}{multiple}",
+                    hint="each extent is positive and a multiple of the cluster's; "
+                    "for no work, launch nothing",
+                )
+        config.gridDimX, config.gridDimY, config.gridDimZ = x, y, z
+        self.last_grid = state[0] = tuple(grid)
 
-        def failed(status: Any) -> None:
-            raise driver.error_of(bindings, status, f"launching `{self.plan.entry}`")
+    # What went wrong
 
-        def refuse(value: Any, name: str) -> int:
-            return read_array(value, f"`{name}`").address
+    def _failed(self, status: Any, config: Any, pointers: int, grid: Grid) -> None:
+        bindings = driver.bindings()
+        name = driver.short_name(status)
+        if name in ("INVALID_CONTEXT", "INVALID_HANDLE", "NOT_INITIALIZED"):
+            # This thread has no context yet, or another device's: launch in ours.
+            with devices.on_device(self.device):
+                status = bindings.cuLaunchKernelEx(config, self.function.handle, pointers, 0)[0]
+            if status == bindings.CUresult.CUDA_SUCCESS:
+                return
+        resources = self.function.resources
+        notes = (
+            f"{self.plan.threads} threads of {resources.registers} registers, "
+            f"{self.plan.shared_bytes} bytes of shared memory",
+        )
+        doing = f"launching `{self.plan.entry}` over {tuple(grid)}"
+        if driver.is_lost(status):
+            notes = (f"this or an earlier launch did it ({recent_launches(self.device)})",)
+        raise driver.error_of(bindings, status, doing, notes)
 
-        names: dict[str, Any] = {
-            "pack": struct.Struct(self._fields.format).pack_into,
-            "buffer": self._buffer,
-            "skip": self._base - ctypes.addressof(self._buffer),
-            "base": self._base,
-            "maps": maps,
-            "allowed": allowed,
-            "require": require,
-            "make": make,
-            "move": ctypes.memmove,
-            "config": self._config,
-            "current": current,
-            "set_stream": set_stream,
-            "start": bindings.cuLaunchKernelEx,
-            "handle": self.function.handle,
-            "pointers": ctypes.addressof(self._pointers),
-            "success": bindings.CUresult.CUDA_SUCCESS,
-            "failed": failed,
-            "refuse": refuse,
-            "read": lambda value, name: read_array(value, f"`{name}`"),  # pyright: ignore
-        }
-        exec(compile(self.source(kinds), f"<launcher of {self.plan.entry}>", "exec"), names)
-        return names["launch"]
+    def _explain(
+        self, error: Exception, grid: Grid, args: Sequence[Any], stream: Any, failed: Launch
+    ) -> None:
+        """Say which argument is wrong; those of other kinds than the last have another function."""
+        if not isinstance(args, (tuple, list)):
+            raise fail("cuda.argument", f"the arguments must be a tuple, found {args!r}") from None
+        if len(args) != len(self.plan.arguments):
+            self._first(grid, args, stream)
+        if failed is not self._variants.get(tuple(map(type, args))):
+            self._other(grid, args, stream)
+            return
+        for parameter in self.plan.parameters:
+            if isinstance(parameter, ScalarParameter):
+                value = args[self.plan.arguments.index(parameter.name)]
+                try:
+                    struct.pack(_code(parameter), value)
+                except (struct.error, TypeError, OverflowError, ValueError):
+                    raise fail(
+                        "cuda.argument",
+                        f"`{parameter.name}` takes {parameter.dtype}, found {value!r}",
+                    ) from None
+        for name in self._arrays:
+            value = args[self.plan.arguments.index(name)]
+            if type(value) is int and not 0 <= value < 1 << 64:
+                raise fail("cuda.argument", f"`{name}` is no address: {value}") from None
+        raise error
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names as a tuple."""
+    return f"({', '.join(names)}{',' * (len(names) == 1)})"
+
+
+def _set_stream(config: Any, state: list[Any], stream: Any) -> None:
+    config.hStream = driver.bindings().CUstream(read_stream(stream))
+    state[1] = stream
 
 
 class _Fields:
-    """Where each parameter lies: numbers and pointers by one struct, maps behind, on 64 bytes."""
+    """Where each parameter lies: numbers and pointers first, maps behind, on 64 bytes."""
 
     def __init__(self, format: str, offsets: list[int], size: int) -> None:
         self.format, self.offsets, self.size = format, offsets, size
@@ -199,19 +363,19 @@ class _Fields:
 def _place(plan: HostPlan) -> _Fields:
     format, position = "<", 0
     offsets = [0] * len(plan.parameters)
-    for i, parameter in enumerate(plan.parameters):
+    maps = [isinstance(p, TensorMapParameter) for p in plan.parameters]
+    order = sorted(range(len(maps)), key=lambda i: maps[i])
+    for i in order:
+        parameter = plan.parameters[i]
         if isinstance(parameter, TensorMapParameter):
-            continue
-        code = "Q" if isinstance(parameter, PointerParameter) else _code(parameter)
-        size = struct.calcsize(code)
-        padding = -position % size
+            code, size, align = f"{MAP_BYTES}s", MAP_BYTES, 64
+        else:
+            code = "Q" if isinstance(parameter, PointerParameter) else _code(parameter)
+            size = align = struct.calcsize("<" + code)
+        padding = -position % align
         format += f"{padding}x" * bool(padding) + code
         offsets[i] = position + padding
         position += padding + size
-    for i, parameter in enumerate(plan.parameters):
-        if isinstance(parameter, TensorMapParameter):
-            offsets[i] = position = position + -position % 64
-            position += MAP_BYTES
     return _Fields(format, offsets, position)
 
 
@@ -226,14 +390,45 @@ def _code(parameter: ScalarParameter) -> str:
 
 def _array_arguments(plan: HostPlan) -> set[str]:
     pointers = {p.name for p in plan.parameters if isinstance(p, PointerParameter)}
-    return pointers | {p.base for p in plan.parameters if isinstance(p, TensorMapParameter)}
+    maps = {p.base for p in plan.parameters if isinstance(p, TensorMapParameter)}
+    return pointers | maps | {a.name for a in plan.arrays}
 
 
-def _uses(parameter: TensorMapParameter, name: str) -> bool:
-    """True if a map depends on an argument: as its base, or in an extent or stride."""
-    texts = (parameter.base, *parameter.extents, *parameter.strides)
-    return any(name in _words(text) for text in texts)
+def _check_extents(
+    name: str, array: DeviceArray, extents: Sequence[int], strides: Sequence[int]
+) -> None:
+    """The kernel's view of an array must not reach beyond it, nor read its elements in disorder.
+
+    extents: elements, innermost axis first. strides: bytes, for all axes but the first.
+    """
+    size = _item_bytes(array.dtype)
+    if not size or 0 in extents:
+        return
+    steps = (size, *strides)
+    reach = sum((e - 1) * s for e, s in zip(extents, steps, strict=True)) + size
+    seen = "x".join(map(str, reversed(extents)))
+    behind = array.bytes_behind
+    if behind is not None and reach > behind:
+        raise fail(
+            "cuda.bounds",
+            f"the kernel sees `{name}` as {seen} elements, which reach {reach} bytes, "
+            f"and the array has {behind}",
+            hint="the sizes among the arguments must be the array's",
+        )
+    found = tuple(s * size for s in reversed(array.strides))
+    if array.shape[::-1] == tuple(extents) and any(
+        f != s for f, s, e in zip(found, steps, extents, strict=True) if e > 1
+    ):
+        raise fail(
+            "cuda.strides",
+            f"the kernel sees `{name}` as {seen} elements with strides of "
+            f"{tuple(s // size for s in reversed(steps))}, and the array has {array.strides}",
+            hint="give a contiguous copy, or the array that this one is a view of",
+        )
 
 
-def _words(text: str) -> set[str]:
-    return set("".join(c if c.isalnum() or c == "_" else " " for c in text).split())
+def _item_bytes(dtype: str) -> int:
+    digits = "".join(c for c in dtype[1:3].lstrip("f") if c.isdigit())
+    if dtype.startswith("f8"):
+        return 1
+    return max(1, int(digits) // 8) if digits else 0

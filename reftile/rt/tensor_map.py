@@ -32,14 +32,17 @@ def encode(
     box: Sequence[int],
     swizzle: int,
     fill: str,
+    name: str = "",
 ) -> bytes:
     """Return the map of an array: axes innermost first, strides in bytes for all but the first.
+
+    name: of the argument, for messages.
 
     Raises:
         ReftileError: `cuda.tensor_map`: the address or a stride is no multiple of 16, or an extent
             is zero or too large; the message says which.
     """
-    _explain(address, extents, strides)
+    _explain(address, extents, strides, f"`{name}`" if name else "the array")
     bindings = driver.bindings()
     rank = len(extents)
     types, swizzles = bindings.CUtensorMapDataType, bindings.CUtensorMapSwizzle
@@ -67,16 +70,24 @@ def encode(
     return ctypes.string_at(int(encoded.getPtr()), MAP_BYTES)
 
 
-def _explain(address: int, extents: Sequence[int], strides: Sequence[int]) -> None:
+def _explain(address: int, extents: Sequence[int], strides: Sequence[int], name: str) -> None:
     """The driver only says "invalid value"; say which, and what to do."""
-    hint = "pad the rows, or copy the array: the copy engine wants 16-byte steps"
+    pad = "pad the rows, or copy the array: the copy engine wants 16-byte steps"
+    for axis, extent in enumerate(extents):
+        if extent == 0:
+            raise fail(
+                "cuda.empty",
+                f"{name} has no elements along axis {len(extents) - 1 - axis}",
+                hint="there is nothing to do: do not launch",
+            )
+        if not 0 < extent <= 1 << 32:
+            raise fail("cuda.tensor_map", f"axis {axis} of {name} has an extent of {extent}")
     if address % 16:
-        raise fail(
-            "cuda.tensor_map", f"the array begins at {address:#x}, no multiple of 16", hint=hint
-        )
+        raise fail("cuda.tensor_map", f"{name} begins at {address:#x}, no multiple of 16", hint=pad)
     for axis, stride in enumerate(strides, 1):
         if stride % 16 or not 0 < stride < 1 << 40:
-            raise fail("cuda.tensor_map", f"axis {axis} has a stride of {stride} bytes", hint=hint)
-    for axis, extent in enumerate(extents):
-        if not 0 < extent <= 1 << 32:
-            raise fail("cuda.tensor_map", f"axis {axis} has an extent of {extent}")
+            raise fail(
+                "cuda.tensor_map",
+                f"axis {axis} of {name} has a stride of {stride} bytes",
+                hint=pad,
+            )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import struct
+import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,11 +12,17 @@ import numpy as np
 import pytest
 
 from reftile.ir.diagnostics import ReftileError
-from reftile.lower.host import HostPlan, PointerParameter, ScalarParameter, TensorMapParameter
-from reftile.rt import driver, launcher
-from reftile.rt.arguments import read_array
+from reftile.lower.host import (
+    ArrayArgument,
+    HostPlan,
+    PointerParameter,
+    ScalarParameter,
+    TensorMapParameter,
+)
+from reftile.rt import launcher
 from reftile.rt.jit import Resources, read_log, refuse_serialised
 from reftile.rt.launcher import Launcher
+from tests.rt.fake_driver import Array, FakeDriver
 
 PLAN = HostPlan(
     "gemm",
@@ -32,56 +39,20 @@ PLAN = HostPlan(
     ),
     ("a", "c", "m", "k", "scale"),
     (("k % 8 == 0", "k must be a multiple of 8, found {k}"),),
+    (ArrayArgument("a", "bf16", written=False), ArrayArgument("c", "f32")),
 )
+SIZES = [128, 4, 8, 4]
 
 
-class Recorder:
-    """Stands for the driver: keeps the bytes of every parameter of every launch."""
-
-    def __init__(self) -> None:
-        self.launches: list[tuple[tuple[int, int, int], int, list[bytes]]] = []
-        self.sizes = [128, 4, 8, 4]
-        self.status = "ok"
-        self.CUresult = SimpleNamespace(CUDA_SUCCESS="ok")
-
-    def CUlaunchConfig(self) -> Any:
-        return SimpleNamespace()
-
-    def CUstream(self, number: int) -> int:
-        return number
-
-    def cuGetErrorString(self, status: str) -> tuple[str, bytes]:
-        return "ok", b"it broke"
-
-    def cuLaunchKernelEx(self, config: Any, handle: Any, pointers: int, extra: int) -> tuple[str]:
-        addresses = (ctypes.c_void_p * len(self.sizes)).from_address(pointers)
-        found = [ctypes.string_at(a or 0, n) for a, n in zip(addresses, self.sizes, strict=True)]
-        grid = (config.gridDimX, config.gridDimY, config.gridDimZ)
-        self.launches.append((grid, config.hStream, found))
-        return (self.status,)
-
-
-class Array:
-    """A device array as CuPy and numba show theirs."""
-
-    def __init__(self, address: int) -> None:
-        self.__cuda_array_interface__ = {
-            "data": (address, False),
-            "shape": (4, 8),
-            "typestr": "<f4",
-            "strides": None,
-        }
+def bf16(address: int, shape: tuple[int, ...] = (256, 64), **settings: Any) -> Array:
+    """An array as a library shows it that has no name for bfloat16."""
+    return Array(address, shape, "<u2", **settings)
 
 
 @pytest.fixture
-def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    recorder = Recorder()
-    monkeypatch.setattr(driver, "bindings", lambda: recorder)
-    return recorder
-
-
-@pytest.fixture
-def maps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+def maps(monkeypatch: pytest.MonkeyPatch, fake: FakeDriver) -> list[tuple[Any, ...]]:
+    fake.sizes = SIZES
+    fake.context = 1
     made: list[tuple[Any, ...]] = []
 
     def encode(*arguments: Any) -> bytes:
@@ -92,64 +63,268 @@ def maps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     return made
 
 
-def make(recorder: Recorder) -> Launcher:
-    return Launcher(PLAN, SimpleNamespace(handle="handle"))  # type: ignore[arg-type]
+def make(plan: HostPlan = PLAN) -> Launcher:
+    resources = Resources(168, 0, (), 0.0)
+    return Launcher(plan, SimpleNamespace(handle="handle", resources=resources))  # type: ignore[arg-type]
+
+
+def rule_of(launch: Launcher, *given: Any) -> str:
+    with pytest.raises(ReftileError) as error:
+        launch(*given)
+    return error.value.diagnosis.rule
 
 
 def test_every_parameter_is_packed_where_its_pointer_says(
-    recorder: Recorder, maps: list[tuple[Any, ...]]
+    fake: FakeDriver, maps: list[tuple[Any, ...]]
 ) -> None:
-    make(recorder)((16, 1, 1), [Array(4096), Array(512), 256, 64, 0.5], stream=7)
-    grid, stream, (a_map, m, c, scale) = recorder.launches[0]
-    assert (grid, stream) == ((16, 1, 1), 7)
-    assert a_map[:8] == struct.pack("<Q", 4096)
+    make()((16, 1, 1), [bf16(4096), Array(512), 256, 64, 0.5], stream=7)
+    (launch,) = fake.launches
+    a_map, m, c, scale = launch.parameters
+    assert (launch.grid, launch.stream, launch.handle) == ((16, 1, 1), 7, "handle")
+    assert a_map == struct.pack("<Q", 4096).ljust(128, b"m")
     assert (m, c, scale) == (
         struct.pack("<i", 256),
         struct.pack("<Q", 512),
         struct.pack("<f", 0.5),
     )
-    assert maps[0] == (4096, "bfloat16", (64, 256), (128,), (64, 128), 128, "zero")
+    assert maps[0] == (4096, "bfloat16", (64, 256), (128,), (64, 128), 128, "zero", "a")
 
 
 def test_a_tensor_map_is_made_once_for_the_same_array(
-    recorder: Recorder, maps: list[tuple[Any, ...]]
+    fake: FakeDriver, maps: list[tuple[Any, ...]]
 ) -> None:
-    launch = make(recorder)
+    launch = make()
     for m in (256, 256, 128, 256):
-        launch((16, 1, 1), [Array(4096), Array(512), m, 64, 0.5])
+        launch((16, 1, 1), [bf16(4096), Array(512), m, 64, 0.5])
     assert len(maps) == 2
-    assert [launch[2][1] for launch in recorder.launches] == [
+    assert [launch.parameters[1] for launch in fake.launches] == [
         struct.pack("<i", m) for m in (256, 256, 128, 256)
     ]
 
 
-def test_a_failed_launch_is_diagnosed(recorder: Recorder, maps: list[tuple[Any, ...]]) -> None:
-    recorder.status = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
-    with pytest.raises(ReftileError, match="launching `gemm` failed"):
-        make(recorder)((1, 1, 1), [Array(4096), Array(512), 256, 64, 0.5])
+def test_arguments_of_other_kinds_get_a_function_of_their_own(
+    fake: FakeDriver, maps: list[tuple[Any, ...]]
+) -> None:
+    class Other(Array):
+        pass
+
+    launch = make()
+    for c in (Array(512), Other(1024), 2048, Array(512), Other(1024)):
+        launch((2,), [bf16(4096), c, 256, 64, 0.5])
+    found = [struct.unpack("<Q", launch.parameters[2])[0] for launch in fake.launches]
+    assert found == [512, 1024, 2048, 512, 1024]
+
+
+def test_torch_tensors_are_read_by_their_own_attributes(
+    fake: FakeDriver, maps: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(
+        launcher,
+        "read_array",
+        lambda value, name: SimpleNamespace(  # pyright: ignore
+            address=value.data_ptr(),
+            dtype={torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}[value.dtype],
+            shape=(),
+            strides=(),
+            owner=value,
+            device=0,
+            read_only=False,
+            bytes_behind=None,
+        ),
+    )
+    launch = make()
+    a, c = torch.zeros(256, 64, dtype=torch.bfloat16), torch.zeros(4)
+    launch((2,), [a, c, 256, 64, 0.5])
+    assert struct.unpack("<Q", fake.launches[0].parameters[2])[0] == c.data_ptr()
+    assert rule_of(launch, (2,), [a.half(), c, 256, 64, 0.5]) == "cuda.dtype"
+    assert rule_of(launch, (2,), [a, c.bfloat16(), 256, 64, 0.5]) == "cuda.dtype"
+    # Whatever came between, the right kinds still work, and so do others that fit.
+    launch((2,), [a, 512, 256, 64, 0.5])
+    launch((2,), [a, c, 256, 64, 0.5])
+    assert len(fake.launches) == 3
+
+
+def test_grids_and_streams_are_set_when_they_change(
+    fake: FakeDriver, maps: list[tuple[Any, ...]]
+) -> None:
+    launch = make()
+    args = [bf16(4096), Array(512), 256, 64, 0.5]
+    stream = SimpleNamespace(cuda_stream=99)
+    for grid, on in (((2,), 0), ([4, 3], stream), ((2,), stream), ((2, 1, 1), 5), ((2, 1, 1), 0)):
+        launch(grid, args, on)
+    assert [(launch.grid, launch.stream) for launch in fake.launches] == [
+        ((2, 1, 1), 0),
+        ((4, 3, 1), 99),
+        ((2, 1, 1), 99),
+        ((2, 1, 1), 5),
+        ((2, 1, 1), 0),
+    ]
+
+
+@pytest.mark.parametrize("grid", [(3,), (0,), (2, 0), (2, 70_000), (-2,), (1 << 31,)])
+def test_grids_that_no_launch_has_are_refused(
+    fake: FakeDriver, maps: list[tuple[Any, ...]], grid: tuple[int, ...]
+) -> None:
+    assert rule_of(make(), grid, [bf16(4096), Array(512), 256, 64, 0.5]) == "cuda.grid"
+    assert not fake.launches
 
 
 @pytest.mark.parametrize(
-    ("args", "rule"),
+    ("status", "rule"),
     [
-        ([np.zeros(4), 512, 256, 64, 0.5], "cuda.host_array"),
-        ([Array(4096), "x", 256, 64, 0.5], "cuda.argument"),
-        ([Array(4096)], "cuda.argument"),
-        ([Array(4096), Array(512), 256, 63, 0.5], "cuda.requirement"),
+        ("LAUNCH_OUT_OF_RESOURCES", "cuda.resources"),
+        ("OUT_OF_MEMORY", "cuda.out_of_memory"),
+        ("LAUNCH_FAILED", "cuda.launch_failed"),
+        ("STREAM_CAPTURE_UNSUPPORTED", "cuda.capture"),
+        ("INVALID_VALUE", "cuda.failed"),
+    ],
+)
+def test_a_failed_launch_is_diagnosed(
+    fake: FakeDriver, maps: list[tuple[Any, ...]], status: str, rule: str
+) -> None:
+    fake.fail["cuLaunchKernelEx"] = status
+    with pytest.raises(ReftileError, match="launching `gemm` over") as error:
+        make()((2, 1, 1), [bf16(4096), Array(512), 256, 64, 0.5])
+    assert error.value.diagnosis.rule == rule
+
+
+def test_an_illegal_address_names_the_kernels_and_grids_it_may_be_of(
+    fake: FakeDriver, maps: list[tuple[Any, ...]]
+) -> None:
+    args = [bf16(4096), Array(512), 256, 64, 0.5]
+    culprit = make(replace(PLAN, entry="culprit"))
+    culprit((6, 2), args)
+    fake.fail["cuLaunchKernelEx"] = "ILLEGAL_ADDRESS"
+    with pytest.raises(ReftileError) as error:
+        make()((2, 1, 1), args)
+    found = error.value.diagnosis
+    assert found.rule == "cuda.illegal_address"
+    assert "`culprit` over (6, 2)" in found.message
+    assert "reftile check" in found.hint
+
+
+def test_a_thread_without_a_context_launches_in_that_of_the_device(
+    fake: FakeDriver, maps: list[tuple[Any, ...]]
+) -> None:
+    fake.context = 0
+
+    def refuse(*arguments: Any) -> Any:
+        if fake.context != 1:
+            return (fake.CUresult.CUDA_ERROR_INVALID_CONTEXT,)
+        fake.do_cuLaunchKernelEx(*arguments)
+        return (fake.CUresult.CUDA_SUCCESS,)
+
+    fake.instead["cuLaunchKernelEx"] = refuse
+    make()((2,), [bf16(4096), Array(512), 256, 64, 0.5])
+    assert [launch.device for launch in fake.launches] == [1]
+
+
+ARGS = [bf16(4096), Array(512), 256, 64, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "rule"),
+    [
+        (0, np.zeros(4), "cuda.host_array"),
+        (1, "x", "cuda.argument"),
+        (1, -1, "cuda.argument"),
+        (1, Array(512, typestr="<f8"), "cuda.dtype"),
+        (1, Array(512, read_only=True), "cuda.read_only"),
+        (2, 1.5, "cuda.argument"),
+        (2, 1 << 40, "cuda.argument"),
+        (2, None, "cuda.argument"),
+        (3, 63, "cuda.requirement"),
+        (4, "half", "cuda.argument"),
+        (0, bf16(4096, strides=(2, 512)), "cuda.strides"),
     ],
 )
 def test_wrong_arguments_are_diagnosed(
-    recorder: Recorder, maps: list[tuple[Any, ...]], args: list[Any], rule: str
+    fake: FakeDriver, maps: list[tuple[Any, ...]], at: int, value: Any, rule: str
 ) -> None:
-    with pytest.raises(ReftileError) as error:
-        make(recorder)((1, 1, 1), args)
-    assert error.value.diagnosis.rule == rule
-    assert not recorder.launches
+    given = [*ARGS[:at], value, *ARGS[at + 1 :]]
+    assert rule_of(make(), (2,), given) == rule
+    launch = make()
+    launch((2,), ARGS)
+    # The function for the right kinds says the same.
+    assert rule_of(launch, (2,), given) == rule
+    launch((2,), ARGS)
+    assert len(fake.launches) == 2
 
 
-def test_strides_are_counted_in_elements() -> None:
-    found = read_array(Array(64))
-    assert (found.address, found.dtype, found.shape, found.strides) == (64, "f32", (4, 8), (8, 1))
+@pytest.mark.parametrize("args", [ARGS[:1], [*ARGS, 1], ()])
+def test_a_wrong_count_is_diagnosed(
+    fake: FakeDriver, maps: list[tuple[Any, ...]], args: list[Any]
+) -> None:
+    assert rule_of(make(), (2,), args) == "cuda.argument"
+    launch = make()
+    launch((2,), ARGS)
+    assert rule_of(launch, (2,), args) == "cuda.argument"
+
+
+def test_an_array_of_another_device_is_refused(
+    fake: FakeDriver, maps: list[tuple[Any, ...]]
+) -> None:
+    fake.owner[512] = 1
+    assert rule_of(make(), (2,), ARGS) == "cuda.other_device"
+
+
+def test_an_array_that_is_only_read_may_be_read_only(
+    fake: FakeDriver, maps: list[tuple[Any, ...]]
+) -> None:
+    make()((2,), [bf16(4096, read_only=True), *ARGS[1:]])
+    assert len(fake.launches) == 1
+
+
+def test_threads_do_not_mix_their_arguments(fake: FakeDriver, maps: list[tuple[Any, ...]]) -> None:
+    """The driver gives up the interpreter's lock while it reads the parameters."""
+    launch = make()
+    barrier = threading.Barrier(2, timeout=10)
+    wrong: list[int] = []
+    record = fake.do_cuLaunchKernelEx
+
+    def slow(config: Any, handle: Any, pointers: int, extra: int) -> Any:
+        barrier.wait()
+        record(config, handle, pointers, extra)
+        barrier.wait()
+        return (fake.CUresult.CUDA_SUCCESS,)
+
+    fake.instead["cuLaunchKernelEx"] = slow
+
+    def work(m: int) -> None:
+        launch((2 * m,), [bf16(4096, (m, 64)), Array(512), m, 64, 0.5], stream=m)
+
+    threads = [threading.Thread(target=work, args=(m,)) for m in (8, 16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for found in fake.launches:
+        (m,) = struct.unpack("<i", found.parameters[1])
+        wrong += [m] if (found.stream, found.grid[0]) != (m, 2 * m) else []
+    assert len(fake.launches) == 2
+    assert not wrong
+
+
+def test_launches_from_many_threads_are_all_right(
+    fake: FakeDriver, maps: list[tuple[Any, ...]]
+) -> None:
+    launch = make()
+
+    def work(start: int) -> None:
+        for m in range(start, start + 400, 8):
+            launch((2,), [bf16(4096, (m, 64)), 1 << 20 | m, m, 64, 0.5], stream=m)
+
+    threads = [threading.Thread(target=work, args=(1000 * i,)) for i in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(fake.launches) == 400
+    for found in fake.launches:
+        (m,) = struct.unpack("<i", found.parameters[1])
+        assert struct.unpack("<Q", found.parameters[2])[0] == 1 << 20 | m
+        assert found.stream == m
 
 
 def test_the_assemblers_log_is_read() -> None:
@@ -165,17 +340,3 @@ ptxas info    : Used 168 registers, used 1 barriers
     with pytest.raises(ReftileError) as error:
         refuse_serialised(Resources(registers, spills, remarks, 0.0))
     assert error.value.diagnosis.rule == "cuda.serialised"
-
-
-def test_a_machine_without_a_driver_is_told_so() -> None:
-    driver.bindings.cache_clear()
-    try:
-        driver.bindings()
-    except ReftileError as error:
-        assert error.diagnosis.rule in (
-            "cuda.no_bindings",
-            "cuda.no_driver",
-            "cuda.no_device",
-            "cuda.old_driver",
-        )
-        assert error.diagnosis.hint

@@ -1,0 +1,35 @@
+"""Which kernels were launched: what a failure that shows later may be due to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+from weakref import WeakSet
+
+from reftile.lower.host import HostPlan
+
+
+class Launches(Protocol):
+    """What is asked of a launcher."""
+
+    plan: HostPlan
+    device: int
+    last_grid: Sequence[int]
+
+
+_LAUNCHERS: WeakSet[Launches] = WeakSet()
+
+
+def note_launcher(launcher: Launches) -> None:
+    """Remember a launcher for as long as it lives."""
+    _LAUNCHERS.add(launcher)
+
+
+def recent_launches(device: int) -> str:
+    """The kernels launched on a device, with the grids last used, for a message."""
+    found = sorted(
+        f"`{launcher.plan.entry}` over {tuple(launcher.last_grid)}"
+        for launcher in tuple(_LAUNCHERS)
+        if launcher.device == device and launcher.last_grid
+    )
+    return "launched were " + ", ".join(found) if found else "no kernel of ours was launched"
