@@ -45,7 +45,7 @@ def check_files(output: Output, paths: list[Path]) -> None:
     files = list(_files(paths))
     findings: list[Diagnosis] = []
     failed = kernels = 0
-    with progress_bar(output, "import") as progress:
+    with progress_bar("import") as progress:
         for i, path in enumerate(files):
             try:
                 kernels += len(read_bytecode(read_bytes(path), str(path)).kernels)
@@ -56,7 +56,8 @@ def check_files(output: Output, paths: list[Path]) -> None:
             except ReftileError as error:
                 failed += 1
                 findings.append(error.diagnosis)
-            progress(i + 1, len(files))
+            if progress is not None:
+                progress(i + 1, len(files))
     data: dict[str, object] = {
         "files": len(files),
         "kernels": kernels,

@@ -32,11 +32,10 @@ from reftile.ir.diagnostics import Diagnosis, ReftileError, ReftileErrors
 from reftile.ir.ops import OPS
 from reftile.ir.print import show
 from reftile.ir.verify import verify
+from reftile.progress import ProgressBar
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-PROGRESS_AFTER_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,31 +146,15 @@ def _constants(texts: list[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def progress_bar(output: Output, label: str) -> Generator[Callable[[int, int], None]]:
-    """A progress callback that shows a bar on stderr once the work has taken two seconds."""
-    from rich.progress import Progress
-
-    bar = Progress(console=output.console(error=True), transient=True)
-    task = bar.add_task(label, total=None)
-    start, shown = perf_counter(), False
-
-    def update(done: int, total: int) -> None:
-        nonlocal shown
-        if not shown and perf_counter() - start > PROGRESS_AFTER_SECONDS:
-            bar.start()
-            shown = True
-        if shown:
-            bar.update(task, completed=done, total=total)
-
+def progress_bar(label: str) -> Generator[Callable[[int, int], None] | None]:
+    """A progress callback, or None; on Ctrl-C the command ends with a line that says where."""
     try:
-        yield update
+        with ProgressBar(label) as advance:
+            yield advance
     except KeyboardInterrupt as stop:
         # Typer would exit without a word.
         print(f"reftile: {stop or 'stopped'}", file=sys.stderr)
         raise Exit(STOPPED) from None
-    finally:
-        if shown:
-            bar.stop()
 
 
 _OF_INPUT = (
@@ -203,7 +186,7 @@ def run(output: Output, request: Request, backend: str | None, save: Path | None
     start = perf_counter()
     options = _backend_options(backend, request.seed)
     try:
-        with progress_bar(output, loaded.name) as progress:
+        with progress_bar(loaded.name) as progress:
             report = loaded.launch(loaded.values, progress=progress, **options)
     except ReftileError as error:
         if not is_finding(error.diagnosis):
@@ -304,7 +287,7 @@ def check(output: Output, request: Request, schedules: int, verify_only: bool) -
         plans.append(("topo", request.seed + i))
     findings: list[Diagnosis] = []
     first: dict[str, NDArray[Any]] | None = None
-    with progress_bar(output, loaded.name) as progress:
+    with progress_bar(loaded.name) as progress:
         for schedule, seed in plans:
             values = list(map(_copy, loaded.values))
             try:

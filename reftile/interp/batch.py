@@ -8,7 +8,7 @@ that is the same for all blocks has no batch axes at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from reftile.interp.memory import Buffer, Memory
 from reftile.interp.values import Array, Tile
+from reftile.ir.core import Op
 
 Rows = NDArray[np.int64]
 Index3 = tuple[int, int, int]
@@ -48,12 +49,19 @@ class Batch:
 
 @dataclass(slots=True, eq=False)
 class Shared:
-    """What all batches of a launch share. ranks: of the tile in each slot, -1 for other values."""
+    """What all batches of a launch share.
+
+    ranks: of the tile in each slot, -1 for other values. at: the operation that runs. done: blocks
+    of the batches that have ended. tick: called at each iteration of a loop.
+    """
 
     grid: Index3
     memory: Memory
     globals: dict[str, Buffer]
     ranks: list[int] = field(default_factory=list[int])
+    at: Op | None = None
+    done: int = 0
+    tick: Callable[[], None] | None = None
 
 
 @dataclass(slots=True)

@@ -52,6 +52,7 @@ def run_batched(
 
     Raises:
         ReftileError: rule `batched.unsupported`, with the operation that stands in the way.
+        KeyboardInterrupt: on Ctrl-C; its text says where it stopped.
     """
     # A plan belongs to one launch at a time: a second one beside this makes its own.
     plan = cast("Plan[Batch] | None", kernel.plans.pop("batched", None))
@@ -83,11 +84,26 @@ def _run_planned(
             largest = max(largest, value.type.size)
     total = grid[0] * grid[1] * grid[2]
     size = max(1, MOST_ELEMENTS // largest)
+    if progress is not None:
+        shared.tick = lambda: progress(shared.done, total)
     for blocks, lead in divide(grid, size):
-        _run_region(Batch(blocks, lead, list(plan.template), shared), plan.body)
+        try:
+            _run_region(Batch(blocks, lead, list(plan.template), shared), plan.body)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_where(shared, blocks, total)) from None
+        shared.done += blocks.size
         if progress is not None:
-            progress(int(blocks[-1]) + 1, total)
+            progress(shared.done, total)
     return total
+
+
+def _where(shared: Shared, blocks: Rows, total: int) -> str:
+    """Where a launch stopped, for people."""
+    at = "" if shared.at is None else f" at {shared.at.span} (`{shared.at.name}`)"
+    return (
+        f"stopped in blocks {blocks[0]} to {blocks[-1]}, which run together{at}; "
+        f"{shared.done} of {total} blocks were done"
+    )
 
 
 def refuse_waiting(kernel: Kernel) -> None:
@@ -123,6 +139,7 @@ def _run_region(batch: Batch, region: PlanRegion[Batch]) -> list[Part]:
     rows = batch.everyone
     for step in region.steps:
         env = batch.env
+        batch.shared.at = step.op
         if step.kind != "control":
             results = step.apply(batch, [env[i] for i in step.inputs])
             for slot, result in zip(step.outputs, results, strict=True):
@@ -261,6 +278,8 @@ def _iterate(
     slots = region.arguments[len(region.arguments) - len(carried) :]
     for slot, item in zip(slots, carried, strict=True):
         inner.env[slot] = item
+    if inner.shared.tick is not None:
+        inner.shared.tick()
     ended = _run_region(inner, region)
     if len(ended) == 1 and ended[0].ending == "continue":
         # Nobody left: parts together hold every row.

@@ -17,7 +17,8 @@ from reftile.interp.schedule import Schedule, run_adversarial, run_program, run_
 from reftile.ir.diagnostics import NOWHERE, Diagnosis, ReftileError, ReftileErrors
 
 Progress = Callable[[int, int], None]
-"""`progress(done, total)`: blocks that are done, and of how many."""
+"""`progress(done, total)`: blocks that are done, and of how many; called when one is done, and for
+each iteration of a loop."""
 
 
 def run_checked(
@@ -36,6 +37,8 @@ def run_checked(
     for slot, value in zip(launch.plan.body.arguments, arguments, strict=True):
         template[slot] = value
     total = launch.block_count
+    if progress is not None:
+        launch.tick = lambda: progress(launch.done, total)
 
     def finished(block: Block) -> None:
         launch.done += 1

@@ -81,7 +81,8 @@ def interpret(
         cannot. A pipe kernel runs as ever then, and races are not looked for.
     schedule: in which order things happen: "program", "topo" or "adversarial" (see `schedule`).
     seed: of the schedule; the same seed gives the same run.
-    progress: called with (blocks done, blocks in all).
+    progress: called with (blocks done, blocks in all) when some are done, and for each iteration of
+        a loop.
 
     Raises:
         ReftileError: the kernel is invalid, or breaks a rule while it runs.
@@ -110,8 +111,8 @@ def interpret(
         if not check:
             try:
                 blocks = run_batched(kernel, extents, arguments, memory, globals, progress)
-            except KeyboardInterrupt:
-                raise Interrupted("stopped in a batch of blocks") from None
+            except KeyboardInterrupt as stop:
+                raise Interrupted(str(stop) or "stopped before the first block") from None
             return Report(blocks, 0, (), schedule, seed, False)
         launch = Launch(make_plan(kernel, MAKERS), extents, memory)
         launch.globals = globals

@@ -18,7 +18,7 @@ What a coroutine yields tells the schedule why it stopped:
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
@@ -85,6 +85,7 @@ class Launch:
     waits: by block, the last strong read: what a block that spins is waiting for.
     ready: instances of memory operations that may run (deferred execution only).
     random: in which order the elements of one operation are done; None is the order of the tile.
+    tick: called at each iteration of a loop, so that whoever waits sees that something happens.
     """
 
     plan: Plan[Block]
@@ -104,6 +105,7 @@ class Launch:
     random: Random | None = None
     current: Block | None = None
     done: int = 0
+    tick: Callable[[], None] | None = None
 
     @property
     def block_count(self) -> int:
@@ -314,6 +316,8 @@ def _run_for(block: Block, step: Step[Block]) -> Generator[Cell | Stop, None, En
         ending, values = yield from run_region(block, region)
         if ending == "return":
             return ending, values
+        if block.launch.tick is not None:
+            block.launch.tick()
         if spin is not None and spin.must_yield(carried, values):
             yield SPIN
         carried = values
@@ -339,6 +343,8 @@ def _run_loop(block: Block, step: Step[Block]) -> Generator[Cell | Stop, None, E
             for slot, item in zip(step.outputs, values, strict=True):
                 env[slot] = item
             return None
+        if block.launch.tick is not None:
+            block.launch.tick()
         if spin.must_yield(carried, values):
             yield SPIN
         carried = values
