@@ -24,11 +24,22 @@ from reftile.lang.frame import (
     RunTimeLoop,
     UnrolledLoop,
 )
-from reftile.lang.merge import Conflict, Same, Slot, fits, join, pack, same, slot_types, unpack
+from reftile.lang.merge import (
+    Conflict,
+    ForeignSlot,
+    Same,
+    Slot,
+    fits,
+    join,
+    pack,
+    same,
+    slot_types,
+    unpack,
+)
 from reftile.lang.operators import is_run_time, truth, truth_tile
 from reftile.lang.source import assigned_names, leaves_loop, returns
 from reftile.lang.trace import static_number
-from reftile.lang.values import Foreign, Tile, Undefined, describe, items_of
+from reftile.lang.values import CELL, Foreign, Tile, Undefined, describe, items_of
 
 Execute: TypeAlias = Callable[[Frame, list[ast.stmt]], Outcome]
 Slots: TypeAlias = dict[str, Slot]
@@ -84,6 +95,11 @@ class _Body:
     exits: list[Exit]
 
 
+def _label(name: str) -> str:
+    """What a carried value is called in the IR."""
+    return name.removeprefix(CELL).replace(".", "_")
+
+
 def _entry_slots(frame: Frame, names: Sequence[str]) -> Slots:
     slots: Slots = {}
     for name in names:
@@ -103,7 +119,7 @@ def _trace_body(
 ) -> _Body:
     """Trace a body once, with the names it carries bound to its block's arguments."""
     types = [t for slot in slots.values() for t in slot_types(slot)]
-    labels = [n for n, slot in slots.items() for _ in slot_types(slot)]
+    labels = [_label(n) for n, slot in slots.items() for _ in slot_types(slot)]
     head = [counter] if counter is not None else []
     block = Block((*head, *types), (*([""] if head else []), *labels))
     outer_names, outer_loop = frame.names, frame.loop
@@ -138,10 +154,12 @@ def _settle(
     slots = _entry_slots(frame, names)
     body = _trace_body(frame, slots, counter, run, may_break)
     for _ in range(MOST_ATTEMPTS):
-        for cell in _give_cells(frame):  # the body may have made more of them
-            if cell not in slots:
-                slots[cell] = join([frame.names[cell]], "numbers")
-                names.append(cell)
+        fresh = [cell for cell in _give_cells(frame) if cell not in slots]
+        if fresh:  # the body has made cells, which it has to begin with
+            slots.update(_entry_slots(frame, fresh))
+            names.extend(fresh)
+            body = _trace_body(frame, slots, counter, run, may_break)
+            continue
         again = [e.names for e in body.exits if e.kind == "continue"]
         wrong = {
             name: slot
@@ -162,7 +180,8 @@ def _value(names: Environment, name: str) -> object:
 
 def _wider(frame: Frame, name: str, slot: Slot, later: list[object]) -> Slot:
     before = frame.names.get(name)
-    found = join([before, *later], "numbers")
+    wider = slot.wider([before, *later]) if isinstance(slot, ForeignSlot) else None
+    found = join([before, *later], "numbers") if wider is None else cast("Slot", wider)
     if isinstance(found, Conflict):
         after = next((v for v in later if not fits(slot, v)), later[0] if later else None)
         if isinstance(after, Undefined):

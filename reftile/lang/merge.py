@@ -93,6 +93,10 @@ class ForeignSlot:
         """True if `value` can be carried as it is."""
         raise NotImplementedError
 
+    def wider(self, values: Sequence[object]) -> object | None:
+        """A slot for `values`, which do not fit; None leaves it to them."""
+        return None
+
 
 Slot: TypeAlias = Same | TileSlot | TokenSlot | GroupSlot | ForeignSlot | Conflict
 

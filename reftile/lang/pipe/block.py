@@ -26,11 +26,31 @@ from reftile.lang.values import CELL, Tile, Token
 
 
 @dataclass(slots=True)
+class LoopState:
+    """An iteration of a `Pipelined` loop that is being traced.
+
+    block: its operations. counter: its number. slot: the stage that it works on. landed: the token
+    of what was copied to that. touched: shared memory used so far. refill: where in the block the
+    stage of the iteration before is free, and the token that says so. copies: those done ahead.
+    """
+
+    block: Block
+    counter: Value
+    slot: Tile
+    landed: Token
+    touched: set[object] = field(default_factory=set[object])
+    refill: tuple[int, Token] | None = None
+    copies: list[object] = field(default_factory=list[object])
+
+
+@dataclass(slots=True)
 class BlockShape:
     """What is known of the kernel under construction.
 
     top: operations that go in front of all others. grid: the extents of `Kernel(...)`, if there is
-    one. threads: of a block. home: where allocations may stand. at_end: what `finish` does.
+    one. threads: of a block. home: where allocations may stand. at_close: what is done
+    where the text of the block ends. at_end: what `finish` does. loop: the innermost `Pipelined`.
+    has_products: one has been started so far.
     """
 
     trace: Trace
@@ -40,7 +60,10 @@ class BlockShape:
     home: Block | None = None
     count: int = 0
     made: dict[object, object] = field(default_factory=dict[object, object])
+    at_close: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     at_end: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    loop: LoopState | None = None
+    has_products: bool = False
 
     @property
     def target(self) -> str:
@@ -92,7 +115,14 @@ class BlockShape:
 
     def need_home(self, what: str) -> None:
         """Raise if the place at hand is inside a loop or a branch."""
-        if self.trace.block is not (self.home or self.trace.kernel.body.block):
+        if self.home is None:
+            raise error(
+                self.trace,
+                "allocation",
+                f"`{what}` stands outside of `with Kernel(...)`",
+                "the constructs that become several operations belong into one",
+            )
+        if self.trace.block is not self.home:
             raise error(
                 self.trace,
                 "allocation",
@@ -108,8 +138,23 @@ class BlockShape:
         for op in self.top.ops:
             op.parent = block
         block.ops = [*self.top.ops, *block.ops]
+        if not any(op.name == "mma_start" for op in kernel.walk()):
+            self._drop_waits(kernel)
         if self.threads is not None:
             kernel.attributes["warps"] = self.threads // 32
+
+    def _drop_waits(self, kernel: IrKernel) -> None:
+        """Without products nothing waits for them."""
+        waits = [op for op in kernel.walk() if op.name == "mma_wait"]
+        start = self.made.get("start")
+        if not waits or not isinstance(start, Token):
+            return
+        mapping = {op.results[0]: start.value for op in waits}
+        for op in kernel.walk():
+            op.replace_operands(mapping)
+        for op in waits:
+            assert op.parent is not None
+            op.parent.ops.remove(op)
 
 
 def shape_of(t: Trace) -> BlockShape:
@@ -152,7 +197,11 @@ class Grid(ForeignContext):
             found = tuple(Tile(results[i], int32) for i in range(len(self.extents)))
             single = isinstance(target, ast.Name) and len(found) == 1
             assign_target(frame, target, found[0] if single else found)
-        return body()
+        shape.home = t.block
+        outcome = body()
+        for close in shape.at_close:
+            close()
+        return outcome
 
 
 @name
@@ -203,6 +252,12 @@ class History:
     def has_read(self, *tokens: Token) -> None:
         """Note reads."""
         self.shape.trace.set_cell(self.all_cell, join(self.shape.trace, self.all(), *tokens))
+
+    def has_landed(self, token: Token) -> None:
+        """Note a write that a loop does ahead of its iterations."""
+        t = self.shape.trace
+        t.set_cell(self.written_cell, token)
+        t.set_cell(self.all_cell, join(t, self.all(), token))
 
     def has_written(self, token: Token) -> None:
         """Note a write."""

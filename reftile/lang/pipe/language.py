@@ -56,36 +56,48 @@ from reftile.lang.pipe.barriers import (
 )
 from reftile.lang.pipe.block import Kernel
 from reftile.lang.pipe.copies import commit_copies, copy_in, copy_out, prefetch, wait_copies
+from reftile.lang.pipe.copying import copy
+from reftile.lang.pipe.fragments import alloc_fragment, clear, fill
+from reftile.lang.pipe.gemm import gemm
 from reftile.lang.pipe.kernels import PipeKernel, kernel
 from reftile.lang.pipe.numbers import ceildiv, quotient, remainder
+from reftile.lang.pipe.parallel import Parallel, reduce_max, reduce_min, reduce_sum
+from reftile.lang.pipe.pipelined import Pipelined
 from reftile.lang.pipe.places import alloc_buffer, alloc_ring, tensor, tiles
 from reftile.lang.pipe.products import mma_open, mma_start, mma_wait
 from reftile.lang.pipe.regions import elected, if_rows, role, stagger
+from reftile.lang.pipe.shared import alloc_shared
 
 __all__ = [
     "Constant",
     "Kernel",
     "MemoryOrder",
     "MemoryScope",
+    "Parallel",
     "PipeKernel",
+    "Pipelined",
     "Pointer",
     "RoundingMode",
     "abs",
     "advance",
     "alloc_barrier",
     "alloc_buffer",
+    "alloc_fragment",
     "alloc_named_barrier",
     "alloc_ring",
+    "alloc_shared",
     "any",
     "arange",
     "bfloat16",
     "bid",
     "broadcast_to",
     "ceildiv",
+    "clear",
     "cluster_arrive",
     "cluster_rank",
     "cluster_wait",
     "commit_copies",
+    "copy",
     "copy_in",
     "copy_out",
     "elected",
@@ -95,6 +107,7 @@ __all__ = [
     "extract",
     "f32",
     "fence_proxy",
+    "fill",
     "float8_e4m3fn",
     "float8_e5m2",
     "float16",
@@ -102,6 +115,7 @@ __all__ = [
     "float64",
     "fma",
     "full",
+    "gemm",
     "i32",
     "i64",
     "if_rows",
@@ -127,6 +141,9 @@ __all__ = [
     "quotient",
     "reciprocal",
     "reduce",
+    "reduce_max",
+    "reduce_min",
+    "reduce_sum",
     "remainder",
     "reshape",
     "role",

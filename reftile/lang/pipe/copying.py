@@ -1,0 +1,202 @@
+"""`copy`: between global memory, shared memory and fragments, whatever the two sides are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from reftile.ir.core import Value
+from reftile.lang import arithmetic
+from reftile.lang.names.registry import name
+from reftile.lang.pipe.arrays import Region, as_region, history_of
+from reftile.lang.pipe.block import BlockShape, LoopState, join, shape_of
+from reftile.lang.pipe.building import elected, is_computed_from
+from reftile.lang.pipe.common import error
+from reftile.lang.pipe.fragments import Fragment
+from reftile.lang.pipe.shared import Shared, fill_at_once
+from reftile.lang.pipe.values import Buffer, TileView
+from reftile.lang.trace import Trace
+from reftile.lang.values import Tile, Token, describe
+
+
+@name
+def copy(t: Trace, source: object, target: object, /) -> None:
+    """Copy a tile; the side that is no region of an array says how large it is.
+
+    Regions begin at a multiple of the tile. Elements outside an array are zero when copied from it,
+    and are not written. Elements are converted where one side is a fragment.
+    """
+    left, right = as_region(t, source), as_region(t, target)
+    match left, right:
+        case Region(), Shared():
+            _region_to_shared(t, left, right)
+        case Region(), Fragment():
+            right.write(t, _load_region(t, left, right.shape))
+        case Shared(), Fragment():
+            _need_shape(t, left.kind.shape, right.shape, left, right)
+            right.write(t, left.read(t))
+        case Fragment(), Shared():
+            _need_shape(t, left.shape, right.kind.shape, left, right)
+            right.write(t, left.read(t))
+        case Fragment(), Fragment():
+            _need_shape(t, left.shape, right.shape, left, right)
+            right.write(t, left.read(t))
+        case Shared(), Shared():
+            _need_shape(t, left.kind.shape, right.kind.shape, left, right)
+            right.write(t, left.read(t))
+        case Fragment(), Region():
+            _store_region(t, left.read(t), right)
+        case Shared(), Region():
+            _shared_to_region(t, left, right)
+        case _:
+            raise error(
+                t,
+                "copy_places",
+                f"{describe(left)} cannot be copied to {describe(right)}",
+                "one side is shared memory or a fragment, the other may be a region A[row, column]",
+            )
+
+
+def _need_shape(
+    t: Trace, ours: tuple[int, ...], theirs: tuple[int, ...], source: object, target: object
+) -> None:
+    if ours != theirs:
+        raise error(
+            t,
+            "copy_shape",
+            f"{describe(source)} does not fit {describe(target)}",
+            "both sides of a copy have one shape",
+        )
+
+
+def _need_dtype(t: Trace, region: Region, shared: Shared) -> None:
+    if region.dtype is not shared.dtype:
+        raise error(
+            t,
+            "copy_dtype",
+            f"{region.describe()} holds {region.dtype}, and {shared.describe()} is no place for it",
+            "copies between global and shared memory do not convert; a fragment between them does",
+        )
+
+
+def _region_to_shared(t: Trace, source: Region, target: Shared) -> None:
+    _need_dtype(t, source, target)
+    view, index = source.view(t, target.kind.shape)
+    shape = shape_of(t)
+    if shape.loop is not None and _take_ahead(t, shape.loop, source, view, index, target):
+        return
+    history = history_of(shape, source.array)
+
+    def load(buffer: Buffer, token: Token) -> None:
+        before = join(t, token, cast("Token", history.written()))
+        start_copy(t, shape, view, index, buffer, before, (target.barrier, shape.zero()))
+
+    fill_at_once(t, target, load)
+    history.has_read(cast("Token", target.history.written()))
+
+
+def _take_ahead(
+    t: Trace,
+    loop: LoopState,
+    source: Region,
+    view: TileView,
+    index: tuple[Value, ...],
+    target: Shared,
+) -> bool:
+    """Leave a copy to the loop, which does it iterations ahead; False if that is not possible.
+
+    It is, if the copy is done in every iteration, where it begins follows from the loop's counter,
+    the memory was not used before in the iteration, and the array is not written in the loop.
+    """
+    written = history_of(shape_of(t), source.array).written()
+    possible = (
+        t.block is loop.block
+        and target not in loop.touched
+        and isinstance(written, Token)
+        and is_computed_from(written.value, loop.block, loop.counter)
+        and written.value not in loop.block.arguments
+        and all(is_computed_from(v, loop.block, loop.counter) for v in index)
+    )
+    if not possible:
+        return False
+    loop.copies.append(CopyAhead(source, view, index, target))
+    target.touch(t)
+    t.set_cell(target.slot_cell, loop.slot)
+    target.history.has_landed(loop.landed)
+    return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CopyAhead:
+    """A copy that a loop does ahead."""
+
+    source: Region
+    view: TileView
+    index: tuple[Value, ...]
+    target: Shared
+
+
+def start_copy(
+    t: Trace,
+    shape: BlockShape,
+    view: TileView,
+    index: tuple[Value, ...],
+    buffer: Buffer,
+    token: Token,
+    barrier: tuple[Value | None, Tile],
+) -> None:
+    """Issue a copy by the target's engine."""
+    bulk = shape.target == "sm_90a"
+    where = (barrier[0], barrier[1].value) if bulk else (None, None)
+    t.op(
+        "copy_in",
+        view.value,
+        index,
+        buffer.value,
+        *where,
+        None,
+        token.value,
+        engine="bulk" if bulk else "thread",
+    )
+
+
+def _load_region(t: Trace, source: Region, shape: tuple[int, ...]) -> Tile:
+    view, index = source.view(t, shape)
+    history = history_of(shape_of(t), source.array)
+    before = cast("Token", history.written())
+    op = t.op("load_view_tko", view.value, index, before.value, ordering="weak")
+    history.has_read(Token(op.results[1]))
+    return arithmetic.reshape(t, Tile(op.results[0], source.dtype), shape)
+
+
+def _store_region(t: Trace, tile: Tile, target: Region) -> None:
+    view, index = target.view(t, tile.shape)
+    value = arithmetic.convert(t, tile, target.dtype)
+    value = arithmetic.reshape(t, value, view.type.tile)
+    history = history_of(shape_of(t), target.array)
+    before = history.all().value
+    op = t.op("store_view_tko", value.value, view.value, index, before, ordering="weak")
+    history.has_written(Token(op.results[0]))
+
+
+def _shared_to_region(t: Trace, source: Shared, target: Region) -> None:
+    shape = shape_of(t)
+    if shape.target != "sm_90a":
+        _store_region(t, source.read(t), target)
+        return
+    _need_dtype(t, target, source)
+    view, index = target.view(t, source.kind.shape)
+    history = history_of(shape, target.array)
+    before = join(t, source.written(t), history.all())
+    fenced = t.value("fence_proxy", before.value)
+    buffer = source.buffer(t)
+
+    def issue() -> Token:
+        t.op("copy_out", buffer.value, view.value, index, fenced)
+        t.op("commit_copies", engine="bulk")
+        return Token(t.value("wait_copies", engine="bulk", in_flight=0))
+
+    left = elected(t, issue)
+    assert left is not None
+    source.history.has_read(left)
+    history.has_written(left)
