@@ -224,3 +224,19 @@ def test_launch_rejects_what_does_not_fit():
         run(kernel("", "", ".reqntid 64,1,1"), "k", 1, 32)
     with pytest.raises(LaunchError, match="shared memory"):
         run(kernel("", ""), "k", 1, 32, smem_bytes=250000)
+
+
+def test_addresses_of_shared_variables_name_their_cta_in_a_cluster():
+    """On an H200 the bits from 24 up are the rank; a program must not take them for an offset."""
+    body = """
+    ld.param.u64 d0, [a]; mov.u32 r0, %tid.x; mov.u32 r1, %cluster_ctarank;
+    mov.u32 r2, smem; shr.u32 r3, r2, 24; mad.wide.u32 d0, r1, 4, d0; setp.eq.u32 p0, r0, 0;
+    @p0 st.global.u32 [d0], r3; @p0 st.shared.u32 [r2], r1;
+    @p0 ld.shared.u32 r4, [smem]; @p0 st.global.u32 [d0+8], r4;
+    """
+    found, alone = np.zeros(4, np.uint32), np.ones(4, np.uint32)
+    pair = kernel("u64 a", body, ".reqnctapercluster 2,1,1")
+    execute(pair, 2, 32, args=[found], smem_bytes=16)
+    assert found[0] != found[1] and list(found[2:]) == [0, 1]
+    execute(kernel("u64 a", body), 1, 32, args=[alone], smem_bytes=16)
+    assert alone[0] == 0

@@ -20,7 +20,7 @@ from reftile.layout import atoms_memory
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "pipe"
 EXAMPLES = sorted(FOLDER.glob("*.tile"))
 GEMM, SM80, GFX942 = "gemm_sm90", "gemm_sm80", "gemm_gfx942"
-ATTENTION, CAUSAL = "attention_sm90", "attention_causal_sm90"
+ATTENTION, TURNS = "attention_sm90", "attention_d64_sm90"
 
 
 def read(name: str) -> str:
@@ -59,7 +59,7 @@ BROKEN = [
     (GEMM, r", multicast=%both", "", "pipe.transaction_bytes"),
     (GEMM, r", cluster = \[2, 1, 1\]", "", "pipe.cluster"),
     (GEMM, r"  cluster_arrive {order = relaxed}\n", "", "pipe.cluster_entry"),
-    (GEMM, r"  cluster_arrive\n", "", "pipe.cluster_exit"),
+    (GEMM, r"  cluster_arrive .*\n(  %over)", r"\1", "pipe.cluster_exit"),
     (GEMM, r"mma_wait %sum :", "mma_wait %sum {in_flight = 1} :", "pipe.mma_unfinished"),
     (GEMM, r"continue %next, %i_next", "continue %acc, %i_next", "pipe.pending_affine"),
     (GEMM, r"%result, %all_read = mma_wait %sum : tile<64x256xf32>, token",
@@ -83,9 +83,9 @@ BROKEN = [
      "copy_in %b_halves, [%half, %step], %b_slot,", "copy_in.shape"),
     (GEMM, r"%i_next, %phase_after = advance %i, %phase {stages = 4}",
      "%i_next, %phase_after = advance %i, %phase {stages = 0}", "advance.stages"),
-    (ATTENTION, r"named_barrier<2, threads=256>", "named_barrier<2, threads=384>",
+    (TURNS, r"named_barrier<3, threads=256>", "named_barrier<3, threads=384>",
      "pipe.participants"),
-    (ATTENTION, r"named_barrier<2, threads=256>", "named_barrier<14, threads=256>",
+    (TURNS, r"named_barrier<3, threads=256>", "named_barrier<14, threads=256>",
      "pipe.named_barriers"),
     (ATTENTION,
      r"(%o_sum, %v_read = mma_wait %o_flying .*\n)(\s+arrive_barrier.*\n)(\s+%p_out = .*\n)",
@@ -100,8 +100,8 @@ BROKEN = [
     (GEMM, r"  %a_view = make_tensor_view %a, \[%m,",
      "  %mine = cluster_rank : tile<i32>\n  %a_view = make_tensor_view %a, [%mine,",
      "pipe.tensor_map"),
-    (CAUSAL, r"by = threads", "by = warps", "pipe.arrivals"),
-    (CAUSAL, r"%o_less = mulf", "elected body {\n yield\n }\n%o_less = mulf", "pipe.if_rows"),
+    (ATTENTION, r"by = threads", "by = warps", "pipe.arrivals"),
+    (ATTENTION, r"%o_less = mulf", "elected body {\n yield\n }\n%o_less = mulf", "pipe.if_rows"),
     (SM80, r"commit_copies {engine = thread}", "commit_copies {engine = bulk}",
      "pipe.bulk_elected"),
     (SM80, r"(%met = )sync token=%both", r"\1step token=%both", "step.target"),

@@ -16,7 +16,7 @@ from tests.lower.on_machine import EXAMPLES, from_bits, launch, lowered, to_bits
 
 E4M3 = DTYPES["f8e4m3"]
 SMALL_GROUPS = ("%sixteen = constant {value = 16}", "%sixteen = constant {value = 2}")
-"""Groups of 2 rows of tiles instead of 16, so that m may be 256."""
+"""Groups of 2 rows of tiles instead of 16, so that 5 rows of tiles make three groups."""
 
 
 def multiply(m: int, n: int, k: int, grid: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -33,6 +33,18 @@ def test_the_product_is_right(n: int, k: int, seed: int) -> None:
     found, exact = multiply(256, n, k, 2, seed)
     # bf16 keeps 8 bits: half a unit in the last place of each element.
     assert np.all(np.abs(found - exact) <= 2.0**-8 * np.abs(exact) + 2.0**-8)
+
+
+def test_tiles_in_several_groups_are_right() -> None:
+    found, exact = multiply(600, 264, 72, 4, 2)
+    assert np.all(np.abs(found - exact) <= 2.0**-8 * np.abs(exact) + 2.0**-8)
+
+
+def test_descriptors_hold_no_rank() -> None:
+    """In a cluster a shared address has the rank above bit 24, which is not for descriptors."""
+    text = lowered("gemm_nn_sm90").ptx
+    made = re.findall(r"(\S+) (%chunk_\d+), %\w+, 4(?:, 14)?;\n  cvt.u64.u32", text)
+    assert [op for op, _ in made] == ["bfe.u32", "bfe.u32"]
 
 
 def test_the_product_of_8_bit_floats_is_right() -> None:

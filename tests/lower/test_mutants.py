@@ -19,7 +19,7 @@ MUTANTS = {
     "one product too many in flight": (r"(wait_group\.sync\.aligned) 1;", r"\1 2;"),
     "results before they are there": (r"(wait_group\.sync\.aligned) 0;", r"\1 1;"),
     "too few bytes announced": (r"_, \[([^\]]*)\], 49152;", r"_, [\1], 32768;"),
-    "blocks part too early": (r"barrier\.cluster\.(arrive|wait);", ""),
+    "blocks part too early": (r"barrier\.cluster\.(arrive\.relaxed|wait);", ""),
 }
 
 
@@ -35,3 +35,14 @@ def test_a_mutant_is_caught(name: str) -> None:
         for seed in range(3):
             mutant = replace(kernel, ptx=text)
             launch(mutant, 2, seed, a=a, b=b, c=c, m=256, n=256, k=384)
+
+
+def test_a_descriptor_with_the_rank_in_it_is_caught() -> None:
+    """The offset between panels of B is the field above that of the address."""
+    kernel = lowered("gemm_nn_sm90")
+    text, count = re.subn(r"bfe\.u32 (%chunk\S+ \S+) 4, 14;", r"shr.u32 \1 4;", kernel.ptx)
+    assert count == 2
+    a, b, c = np.ones((256, 64), np.uint16), np.ones((64, 256), np.uint16), np.zeros((256, 256))
+    with pytest.raises(PtxError):
+        mutant = replace(kernel, ptx=text)
+        launch(mutant, 2, a=a, b=b, c=c.astype(np.uint16), m=256, n=256, k=64)

@@ -12,7 +12,7 @@ from reftile.lower.host import evaluate_expression, host_expression
 from reftile.lower.pipeline import lower
 from tests.lower.on_machine import lowered, read_kernel
 
-KERNELS = ["gemm_sm90", "attention_sm90", "attention_causal_sm90", "gemm_sm80"]
+KERNELS = ["gemm_sm90", "gemm_nn_sm90", "attention_sm90", "attention_d64_sm90", "gemm_sm80"]
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -40,11 +40,11 @@ def test_two_layouts_of_one_value_are_explained() -> None:
         "      %rounded = ftof %result : tile<64x256xbf16>",
     )
     places = (
-        "  cluster_arrive {order = relaxed}",
+        "  cluster_arrive {order = relaxed}\n  %ready",
         "  %lent = alloc_buffer : buffer<64x16xbf16, layout=swizzle32>\n"
         "  %flat = alloc_buffer : buffer<64x16xbf16, layout=swizzle32>\n"
         "  %tall = transpose_buffer %flat : buffer<16x64xbf16, layout=swizzle32.t>\n"
-        "  cluster_arrive {order = relaxed}",
+        "  cluster_arrive {order = relaxed}\n  %ready",
     )
     fewer = ("ring<4, buffer<64x64", "ring<3, buffer<64x64")
     kernel = read_kernel("gemm_sm90", change, places, fewer)
@@ -83,7 +83,7 @@ def test_host_expressions_follow_the_prologue() -> None:
 
 
 def test_layouts_that_differ_are_refused() -> None:
-    text = show(lowered("attention_sm90").passes.kernel)
+    text = show(lowered("attention_short_sm90").passes.kernel)
     assert diagnose(parse(text)) == []
     line = "%first_p = exp2 %first_scaled {flush_to_zero} : tile<64x128xf32, layout="
     broken = text.replace(

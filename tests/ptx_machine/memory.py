@@ -1,7 +1,8 @@
 """Address spaces: windows of the generic space, buffers, and lane-wise access with checks.
 
 Layout of addresses (ours; a program may only rely on what cvta, mapa and isspacep say):
-shared offsets lie below 16 MiB; `mapa` adds (rank + 1) << 24; generic windows follow.
+shared offsets lie below 16 MiB; `mapa` adds (rank + 1) << 24, in a cluster so do names of
+variables; generic windows follow.
 """
 
 from __future__ import annotations

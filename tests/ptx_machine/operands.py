@@ -14,6 +14,7 @@ import numpy as np
 
 from . import text as t
 from .errors import UnsupportedInstruction
+from .memory import RANK_SHIFT, SHARED_BASE
 from .special import read_special
 
 if TYPE_CHECKING:
@@ -141,6 +142,15 @@ class Modifiers:
         )
 
 
+def own_window(w: Warp) -> int:
+    """What the address of a shared variable has above its offset: in a cluster, the CTA's rank.
+
+    Seen on an H200: `mov` of a shared variable's address gives rank << 24 | offset there.
+    """
+    cluster = w.cta.cluster
+    return (w.cta.rank + 1) << RANK_SHIFT if len(cluster.ctas) > 1 else 0
+
+
 class Decoder:
     """Resolves the names of one entry; `touched` collects the slots of the present instruction."""
 
@@ -234,6 +244,8 @@ class Decoder:
             return lambda w: ~inner(w)
         value = self.constant(ins, operand, kind)
         if value is not None:
+            if isinstance(operand, t.Name) and self.is_shared(operand.text):
+                return lambda w: value + value.dtype.type(own_window(w))
             return lambda w: value
         if (
             isinstance(operand, t.Name)
@@ -247,6 +259,10 @@ class Decoder:
             raw = RAW[dtype.itemsize]
             return lambda w: w.registers[slot].view(RAW[have]).astype(raw).view(dtype)
         return lambda w: w.registers[slot].view(dtype)
+
+    def is_shared(self, name: str) -> bool:
+        """True if `name` is a variable in shared memory."""
+        return SHARED_BASE <= self.symbols.get(name, 0) < 1 << RANK_SHIFT
 
     def special(self, ins: t.Instruction, name: str, dtype: np.dtype) -> Getter:
         """Return a getter of a special register, widened or narrowed to the wanted type."""

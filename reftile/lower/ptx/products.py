@@ -34,14 +34,15 @@ def _wait(writer: Writer, op: Op) -> None:
 def _descriptor(writer: Writer, op: Op) -> None:
     """The constant half of a descriptor, and the address in units of 16 bytes.
 
-    Shared addresses of a block are below 2^18, so that the field of 14 bits needs no mask.
+    Bits from 24 on of a shared address are the block's rank in its cluster; the field of 14 bits
+    has no place for them, and the next one is the leading offset.
     """
     assert isinstance(op, ops.MatrixDescriptor)
     address = writer.one(op.address)
     (result,) = writer.result(op.result)
     high = _SWIZZLE_MODES[op.swizzle] << 62 | op.stride >> 4 << 32 | op.leading >> 4 << 16
     chunk = writer.register("b32", "chunk")
-    writer.line(f"shr.u32 {chunk}, {address}, 4;")
+    writer.line(f"bfe.u32 {chunk}, {address}, 4, 14;")
     writer.line(f"cvt.u64.u32 {result}, {chunk};")
     writer.line(f"or.b64 {result}, {result}, 0x{high:016X};")
 

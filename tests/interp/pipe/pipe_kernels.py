@@ -98,13 +98,11 @@ def attention(causal: bool, heads: int, length: int, blocks: int) -> Case:
     wide = v.astype(float)
     wanted = p @ wide
     bound = HALF_ULP_BF16 * (p @ np.abs(wide) + np.abs(wanted)) * 1.01 + 1e-5
-    args: list[Any] = [q, k, v, o, heads, length, np.float32(np.log2(np.e) / np.sqrt(128))]
-    name = "attention_causal_sm90" if causal else "attention_sm90"
-    extra: dict[str, Any] = {}
-    if causal:
-        extra["counter"] = np.zeros(1, np.int32)
-        args.append(extra["counter"])
-    return Case(name, (blocks,), args, o, wanted, bound, extra)
+    extra: dict[str, Any] = {"counter": np.zeros(1, np.int32)}
+    sizes = (heads, heads, length, length, 0 if causal else length)
+    scale = np.float32(np.log2(np.e) / np.sqrt(128))
+    args: list[Any] = [q, k, v, o, *sizes, scale, extra["counter"]]
+    return Case("attention_sm90", (blocks,), args, o, wanted, bound, extra)
 
 
 def violation(case: Case, edits: Sequence[Edit] = (), **options: Any) -> Diagnosis:
@@ -113,6 +111,12 @@ def violation(case: Case, edits: Sequence[Edit] = (), **options: Any) -> Diagnos
         case.run(edits, **options)
     assert str(error.value)
     return error.value.diagnosis
+
+
+def line_with(name: str, part: str) -> int:
+    """The number of the first line of an example that has `part` in it."""
+    lines = (FOLDER / f"{name}.tile").read_text(encoding="utf-8").split("\n")
+    return next(i for i, line in enumerate(lines, 1) if part in line)
 
 
 def line_of(found: Diagnosis) -> str:

@@ -14,6 +14,7 @@ from tests.interp.pipe.pipe_kernels import (
     gemm_sm80,
     gemm_sm90,
     line_of,
+    line_with,
     noted_lines,
     violation,
 )
@@ -133,13 +134,14 @@ def test_wrong_first_phase_of_the_producer_is_a_deadlock(options: dict[str, Any]
     assert found.rule == "pipe.deadlock"
     graph = [text for text, _ in found.notes]
     assert len(graph) == 6
+    full, empty = (line_with("gemm_sm90", f"wait_barrier %{b}") for b in ("full", "empty"))
     assert (
         "producer of block (0, 0, 0) waits for phase 0 of %empty[0] (0 of 4 arrivals); "
-        "who arrives there: consumer 0 (waits at line 48), consumer 1 (waits at line 48)"
+        f"who arrives there: consumer 0 (waits at line {full}), consumer 1 (waits at line {full})"
     ) in graph
     assert (
         "consumer 1 of block (1, 0, 0) waits for phase 0 of %full[0] (0 of 1 arrivals); "
-        "who arrives there: producer (waits at line 112)"
+        f"who arrives there: producer (waits at line {empty})"
     ) in graph
 
 
@@ -249,19 +251,18 @@ def test_a_relaxed_wait_shows_no_writes(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("options", ALL)
 def test_a_block_ends_with_its_memory_in_use(options: dict[str, Any]) -> None:
     tail = """    elected body {
-      %stored = wait_copies {engine = bulk} : token
+      %stored = wait_copies {engine = bulk, until = source_free} : token
       yield
     }
 """
     found = violation(gemm_sm90(), [(tail, "")], **options)
     assert found.rule == "pipe.exit"
     assert line_of(found).startswith("copy_out")
-    gemm_sm90().run([("wait_copies {engine = bulk} :",
-                      "wait_copies {engine = bulk, until = source_free} :")])  # fmt: skip
 
 
 def test_a_cluster_that_does_not_meet_at_the_end() -> None:
-    assert violation(gemm_sm90(), [("  cluster_arrive\n", "")]).rule == "pipe.cluster_exit"
+    meet = "  cluster_arrive {order = relaxed}\n  %over"
+    assert violation(gemm_sm90(), [(meet, "  %over")]).rule == "pipe.cluster_exit"
     late = "  arrive_barrier %empty, %zero, token=%over {everywhere}\n  return"
     found = violation(gemm_sm90(), [("  return", late)])
     assert found.rule in ("pipe.exit", "pipe.arrivals")
