@@ -31,10 +31,10 @@ from reftile.interop.cutile_driver import HostDriver
 from reftile.interop.cutile_hooks import Compiled, host_driver, is_kernel, load_cutile
 from reftile.interop.read import read_bytecode
 from reftile.interop.running import RunOptions, run_kernel
+from reftile.ir.arguments import HostBytes
 from reftile.ir.core import Kernel, Value
 from reftile.ir.diagnostics import Diagnosis, ReftileError, ReftileErrors, fail
 from reftile.ir.dtypes import DTYPES
-from reftile.ir.host_bytes import HostBytes
 from reftile.ir.types import PointerType, TileType
 
 ARCHITECTURE = (10, 0)

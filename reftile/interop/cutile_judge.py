@@ -113,5 +113,5 @@ def _ordered(tensor: Any) -> NDArray[Any]:
     unit: Any = UNITS[tensor.element_size()]
     bits: Any = tensor.detach().contiguous().cpu().view(getattr(torch, np.dtype(unit).name)).numpy()
     wide = bits.astype(object) if unit is np.int64 else bits.astype(np.int64)
-    found: Any = np.where(bits < 0, -(wide + int(np.iinfo(unit).max) + 1), wide)
-    return found
+    least = int(np.iinfo(unit).max) + 1
+    return cast("NDArray[Any]", np.where(bits < 0, -(wide + least), wide))

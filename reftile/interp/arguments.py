@@ -24,11 +24,10 @@ from reftile.interp.memory import (
 )
 from reftile.interp.values import Tile
 from reftile.interp.views import make_tensor_view
-from reftile.ir.arguments import Raw, Uninitialized
+from reftile.ir.arguments import HostBytes, Raw, Uninitialized
 from reftile.ir.core import Kernel, Value
 from reftile.ir.diagnostics import Diagnosis, ReftileError
 from reftile.ir.dtypes import DTYPES, TF32, DType, from_numpy
-from reftile.ir.host_bytes import HostBytes
 from reftile.ir.numbers import convert
 from reftile.ir.types import PointerType, TensorViewType, TileType
 

@@ -22,7 +22,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reftile.ir.arguments import Raw, Uninitialized
+from reftile.ir.arguments import HostBytes, Raw, Uninitialized
 from reftile.ir.core import Kernel, Module, Value
 from reftile.ir.diagnostics import Diagnosis, ReftileError, fail
 from reftile.ir.dtypes import DTYPES, I64, TF32, DType, from_numpy
@@ -32,7 +32,7 @@ from reftile.ir.packing import pack_nibbles
 from reftile.ir.types import PointerType, TensorViewType, TileType
 from reftile.ir.verify import verify_unless_known
 from reftile.lang.backends import LaunchOptions
-from reftile.lower.cpu.emit import FIRST_ARGUMENT, Fault, Program, generate
+from reftile.lower.cpu.emit import Fault, Program, generate
 from reftile.rt.cpu_code import Code, load_code
 
 MOST_WAITING = 256
@@ -242,7 +242,7 @@ def _array_packer(wanted: DType, view: TensorViewType | None, attributes: dict[s
     ) -> None:
         if isinstance(arg, Uninitialized):
             arg = arg.array
-        if isinstance(arg, Raw):
+        if isinstance(arg, Raw | HostBytes):
             units = np.frombuffer(arg.data, np.uint8)
             found: DType = DTYPES[arg.dtype]
             array: NDArray[Any] = units
