@@ -38,6 +38,9 @@ def enter_kernel(context: Context, offsets: Offsets) -> None:
             context.emit(ops.FenceMbarrierInit)
 
     context.when(context.lead(), make)
+    if not any(isinstance(op, ops.Role) for op in context.source.body.block.ops):
+        # No fork follows, where the block would meet.
+        context.emit(ops.SyncThreads, (context.number(0),), threads=32 * context.warps)
 
 
 def lower_roles(context: Context, roles: Sequence[Op], offsets: Offsets, lower: Lower) -> None:

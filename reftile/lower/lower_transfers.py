@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 
@@ -226,9 +226,10 @@ def lower_load(context: Context, op: Op) -> None:
         context.values[op.result] = context.value(ops.LoadShared, (address,), kind, op.result.name)
         return
     spread = spread_of(kind.layout, place.type)
-    if spread is None or kind.dtype.bits != 16 or not _are_matrices(spread):
+    turned = spread is not None and _are_turned_matrices(spread)
+    if spread is None or kind.dtype.bits != 16 or not (turned or _are_matrices(spread)):
         raise context.unsupported(f"loading {kind} from {place.type} is not lowered yet")
-    rows = _matrix_rows(spread)
+    rows = _turned_rows(spread) if turned else _matrix_rows(spread)
     inner = thread_offset(context, rows, spread.warps)
     mask = _mask((*rows, *spread.warps))
     starts = spread.registers[::8]
@@ -246,6 +247,7 @@ def lower_load(context: Context, op: Op) -> None:
         op.result.name,
         which=tuple(low.index(start & mask) for start in starts),
         offsets=tuple(start & ~mask for start in starts),
+        transpose=turned or None,
     )
 
 
@@ -254,6 +256,37 @@ def _matrix_rows(spread: Spread) -> tuple[int, ...]:
     registers = spread.registers
     pairs = registers[2] ^ registers[0], registers[4] ^ registers[0]
     return (*spread.lanes[2:5], *pairs)
+
+
+def _are_turned_matrices(spread: Spread) -> bool:
+    """True if groups of eight registers are four 8x8 matrices whose columns are contiguous.
+
+    Source: PTX ISA 9.2, ldmatrix.trans: thread 4 i + t holds rows 2 t and 2 t + 1 of column i.
+    """
+    registers = spread.registers
+    if len(registers) % 8 or spread.lanes[2:5] != (2, 4, 8):
+        return False
+    steps = [registers[1 << i] ^ registers[0] for i in range(3)]
+    return all(
+        registers[g + i] == registers[g] ^ exclusive_sum(steps[b] for b in range(3) if i >> b & 1)
+        for g in range(0, len(registers), 8)
+        for i in range(8)
+    )
+
+
+def exclusive_sum(steps: Iterable[int]) -> int:
+    """The exclusive or of all steps."""
+    total = 0
+    for step in steps:
+        total ^= step
+    return total
+
+
+def _turned_rows(spread: Spread) -> tuple[int, ...]:
+    """As `_matrix_rows` where a row of a matrix runs along the columns of the fragment."""
+    registers = spread.registers
+    pairs = registers[2] ^ registers[0], registers[4] ^ registers[0]
+    return (registers[1] ^ registers[0], *spread.lanes[:2], *pairs)
 
 
 def _mask(steps: tuple[int, ...]) -> int:
