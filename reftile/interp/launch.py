@@ -24,6 +24,7 @@ from reftile.interp.memory import Buffer, Memory
 from reftile.interp.pipe.run import launch_pipe, run_pipe
 from reftile.interp.plan import make_plan
 from reftile.interp.schedule import Schedule
+from reftile.interp.simt.run import BankConflicts, launch_simt, run_simt
 from reftile.ir.core import Kernel, Module
 from reftile.ir.diagnostics import Diagnosis, ReftileError
 from reftile.ir.ops import Global
@@ -44,6 +45,7 @@ class Report:
     blocks: how many ran. operations: memory operations that the checked path executed.
     printed: the texts of `print_tko`, in the order they ran. schedule, seed: as given; they repeat
         the run.
+    conflicts: of a simt kernel, its accesses to shared memory and what bank conflicts cost them.
     """
 
     blocks: int
@@ -52,6 +54,7 @@ class Report:
     schedule: Schedule
     seed: int
     checked: bool
+    conflicts: tuple[BankConflicts, ...] = ()
 
 
 class Interrupted(KeyboardInterrupt):
@@ -89,13 +92,15 @@ def interpret(
         Interrupted: on Ctrl-C.
     """
     kernel, module = _kernel_of(program, name)
-    if kernel.level not in ("tile", "pipe"):
-        message = f"`{kernel.name}` is a {kernel.level} kernel, and this runs tile and pipe kernels"
+    if kernel.level not in ("tile", "pipe", "simt"):
+        message = f"`{kernel.name}` is a {kernel.level} kernel, which is not interpreted"
         raise ReftileError(Diagnosis("launch.level", message, kernel.span))
     _check_schedule(schedule, seed)
     verify_unless_known(kernel)
     extents = _grid(kernel, grid, "program" if not check else schedule)
     memory = Memory()
+    if kernel.level == "simt":
+        return _run_simt(kernel, extents, memory, args, check, schedule, seed, progress)
     arguments = bind_arguments(kernel, args, memory)
     with np.errstate(all="ignore"):
         globals = _load_globals(module, memory)
@@ -123,6 +128,27 @@ def interpret(
             raise Interrupted(_where(launch)) from None
     done = launch.done
     return Report(done, len(launch.order.events), tuple(launch.printed), schedule, seed, True)
+
+
+def _run_simt(
+    kernel: Kernel,
+    grid: tuple[int, int, int],
+    memory: Memory,
+    args: Sequence[Any],
+    check: bool,
+    schedule: Schedule,
+    seed: int,
+    progress: Progress | None,
+) -> Report:
+    """Run a kernel of threads; its arguments are those of the kernel it was lowered from."""
+    with np.errstate(all="ignore"):
+        launch = launch_simt(kernel, grid, memory, check)
+        launch.progress = _progress_of(kernel)
+        try:
+            conflicts = run_simt(launch, args, schedule, seed, progress)
+        except KeyboardInterrupt:
+            raise Interrupted(_where(launch)) from None
+    return Report(launch.done, launch.accesses, (), schedule, seed, check, conflicts)
 
 
 def _kernel_of(program: Module | Kernel, name: str | None) -> tuple[Kernel, Module]:
