@@ -111,6 +111,7 @@ def _tensor_map(
     size = boxes.bits // 8
     described: dict[str, object] = {
         "base": made.operands[0].name,
+        "element": kind.tensor.element.name,  # type: ignore[union-attr]
         "dtype": tensor_dtype(kind.tensor.element.name),  # type: ignore[union-attr]
         "extents": tuple(reversed(extents)),
         "strides": tuple(f"{s} * {size}" for s in reversed(strides[:-1])),

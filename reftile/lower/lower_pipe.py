@@ -187,8 +187,9 @@ def _finish(context: Context, shared_bytes: int) -> Kernel:
     for index, value in enumerate(arguments):
         value.index, value.owner = index, block
     block.arguments = arguments
-    kept = {k: v for k, v in source.attributes.items() if k in ("target", "warps", "cluster")}
+    kept = {k: v for k, v in source.attributes.items() if k in ("target", "warps", "cluster", "progress")}
     kept["shared_bytes"] = shared_bytes
+    kept["arguments"] = tuple(f"{a.name}: {a.type}" for a in source.arguments)
     if context.requirements:
         kept["requirements"] = tuple(f"{c}: {why}" for c, why in context.requirements)
     return Kernel(
