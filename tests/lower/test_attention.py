@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import re
+import runpy
 
 import numpy as np
 import pytest
 
 from reftile.lower.ptx.assemble import assemble, find_ptxas
 from tests.lower.hard_inputs import Attention, run_executor
-from tests.lower.on_machine import lowered
+from tests.lower.on_machine import EXAMPLES, lowered
 
 NAMES = ["attention_sm90", "attention_short_sm90", "attention_d64_sm90"]
+
+
+WRITER = EXAMPLES.parents[1] / "bench" / "kernels" / "attention.py"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_examples_are_written_from_one_text(name: str) -> None:
+    written = runpy.run_path(str(WRITER))["example"](name.removesuffix("_sm90"))
+    assert (EXAMPLES / f"{name}.tile").read_text(encoding="utf-8") == written
 
 
 def relative_error(case: Attention, grid: int, seed: int) -> float:
