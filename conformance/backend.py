@@ -24,6 +24,7 @@ from reftile.ir.core import Module
 from reftile.ir.diagnostics import ReftileError, ReftileErrors
 from reftile.ir.parse import parse
 from reftile.ir.verify import verify
+from reftile.rt.cpu import launch_cpu, thread_count
 
 
 class Unsupported(Exception):
@@ -58,6 +59,10 @@ class Info:
     powers_of_two: bool = False
 
 
+PRINTED = ""
+"""The name under which a run returns what was printed, in UTF-8; no buffer has it."""
+
+
 class Backend(Protocol):
     """An implementation under test."""
 
@@ -81,6 +86,8 @@ class Backend(Protocol):
         self, executable: Any, grid: tuple[int, int, int], arguments: Sequence[Argument]
     ) -> dict[str, Bytes]:
         """Run it on copies of the buffers, and return the bytes of those that it may have written.
+
+        What it printed is returned under the name PRINTED, where the backend can tell.
 
         Raises:
             Diagnosed: a rule was broken on the way. Unsupported: a feature is missing.
@@ -146,13 +153,16 @@ class InterpBackend:
         memory: dict[str, Bytes] = {}
         values = [_bind(a, memory) for a in arguments]
         try:
-            interpret(module, grid, values, check=self.check, name=kernel)
+            report = interpret(module, grid, values, check=self.check, name=kernel)
         except ReftileError as error:
             rule = error.diagnosis.rule
             if rule.endswith(".unsupported") or rule.startswith("batched."):
                 raise Unsupported(error.diagnosis.message) from None
             raise Diagnosed([rule], str(error)) from None
-        return {a.name: memory[a.name] for a in arguments if isinstance(a, Buffer) and a.written}
+        found = {a.name: memory[a.name] for a in arguments if isinstance(a, Buffer) and a.written}
+        if report.printed:
+            found[PRINTED] = np.frombuffer("".join(report.printed).encode(), np.uint8)
+        return found
 
     def run_litmus(self, test: LitmusTest, iterations: int) -> dict[str, int]:
         """All outcomes of the test's program, by the axioms of the specification."""
@@ -171,6 +181,44 @@ class BatchedBackend(InterpBackend):
     """The interpreter without checks, all blocks at once."""
 
     name, check = "batched", False
+
+
+class CpuBackend(InterpBackend):
+    """Kernels compiled for the CPU; they are not checked while they run."""
+
+    name, check = "cpu", False
+
+    def info(self) -> Info:
+        """See `Backend`."""
+        return Info(self.name, version("reftile"), f"{thread_count()} threads")
+
+    def supports(self, feature: str) -> bool | str:
+        """See `Backend`."""
+        if feature == "suite:litmus":
+            return "is not a machine of the memory model"
+        return super().supports(feature)
+
+    def run(
+        self,
+        executable: tuple[Module, str],
+        grid: tuple[int, int, int],
+        arguments: Sequence[Argument],
+    ) -> dict[str, Bytes]:
+        """See `Backend`."""
+        module, kernel = executable
+        memory: dict[str, Bytes] = {}
+        values = [_bind(a, memory) for a in arguments]
+        try:
+            launch_cpu(module, grid, values, name=kernel)
+        except ReftileError as error:
+            if error.diagnosis.rule in ("cpu.unsupported", "cpu.co_resident"):
+                raise Unsupported(error.diagnosis.message) from None
+            raise Diagnosed([error.diagnosis.rule], str(error)) from None
+        return {a.name: memory[a.name] for a in arguments if isinstance(a, Buffer) and a.written}
+
+    def accuracy(self, op: str, dtype: str) -> float | None:
+        """See `Backend`."""
+        return None
 
 
 class ViewBackend(InterpBackend):
@@ -208,7 +256,12 @@ def _bind(argument: Argument, memory: dict[str, Bytes]) -> Any:
     return Uninitialized(raw) if argument.fresh else raw  # type: ignore[arg-type]
 
 
-BUILT_IN = {"interp": InterpBackend, "batched": BatchedBackend, "views": ViewBackend}
+BUILT_IN = {
+    "interp": InterpBackend,
+    "batched": BatchedBackend,
+    "cpu": CpuBackend,
+    "views": ViewBackend,
+}
 
 
 def backend_names() -> list[str]:

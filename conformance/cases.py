@@ -60,9 +60,8 @@ class Program:
     """What a case runs, and what it expects.
 
     answers: by buffer, what it holds at the end; others: further answers, each element of which is
-    as good. rules: if any, one of these diagnoses must stop
-    the program, before it runs (`reject`) or while it does. output: what it must print, if
-    anything.
+    as good. rules: if any, one of these diagnoses must stop the program, before it runs (`reject`)
+    or while it does. output: what it must print, if that is looked at.
     """
 
     text: str
@@ -71,6 +70,7 @@ class Program:
     answers: dict[str, Answer] = field(default_factory=dict)
     rules: tuple[str, ...] = ()
     kernel: str = "main"
+    output: str | None = None
     others: dict[str, list[Answer]] = field(default_factory=dict)
 
     @property

@@ -4,8 +4,8 @@
 
 FUNCTION(program_text, kernel, grid, arguments) runs a program. Arguments are in order: uint8 arrays
 (memory, to be changed in place), or numbers. It raises LookupError for what it does not support,
-and Refused(rules) where it finds that a program breaks a rule. A port to another language
-translates this file.
+and Refused(rules) where it finds that a program breaks a rule. It returns what the program printed,
+or None if it cannot tell. A port to another language translates this file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-Run = Callable[[str, str, list[int], list[Any]], None]
+Run = Callable[[str, str, list[int], list[Any]], str | None]
 
 
 class Refused(Exception):
@@ -97,7 +97,7 @@ def run_case(folder: Path, manifest: dict[str, Any], case: dict[str, Any], run: 
         memory[argument["name"]] = memory[shared] if shared else space[argument["shift_bytes"] :]
         values.append(memory[argument["name"]])
     try:
-        run(text, case["kernel"], case["grid"], values)
+        printed = run(text, case["kernel"], case["grid"], values)
     except Refused as refused:
         return "pass" if set(refused.rules) & set(case["rules"]) else "fail"
     except LookupError:
@@ -113,7 +113,9 @@ def run_case(folder: Path, manifest: dict[str, Any], case: dict[str, Any], run: 
         good = is_accepted(found, low, high, bool(arrays[f"{name}.same_bits"]), format, width)
         if not (good | arrays[f"{name}.free"]).all():
             return "fail"
-    return "pass"
+    if case["prints"] is not None and printed is None:
+        return "unsupported"
+    return "pass" if case["prints"] in (None, printed) else "fail"
 
 
 def main(folder: Path, function: str) -> int:

@@ -9,7 +9,8 @@
                               `NAME.same_bits`
 
 A code is the bit pattern of an element in an unsigned number; elements of 4 bits are packed in
-memory, the first in the low half, and not in the answers. Codes are ordered as the numbers they
+memory, the first in the low half, and not in the answers. `prints` is the text that the program
+prints, null where that is not looked at. Codes are ordered as the numbers they
 stand for, -0 before +0. A NaN in `low` asks for a NaN, of the same bits if `same_bits`.
 `foreign_runner.py` beside this file is a reader in 100 lines that knows nothing else.
 """
@@ -86,6 +87,7 @@ def _export(folder: Path, number: int, case: Case) -> dict[str, Any]:
         "arguments": [_argument(a) for a in program.arguments],
         "answers": sorted(program.answers),
         "rules": list(program.rules),
+        "prints": program.output,
         "checked": sum(a.size - excused(a) for a in program.answers.values()),
     }
 

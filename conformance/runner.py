@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from reftile.conformance.backend import Backend, Diagnosed, Unsupported, find_backend
+from reftile.conformance.backend import PRINTED, Backend, Diagnosed, Unsupported, find_backend
 from reftile.conformance.cases import Budget, Buffer, Case, Program, from_memory
+from reftile.conformance.expectations import Waiver, not_passed
 from reftile.conformance.oracle.answer import Answer
 from reftile.conformance.oracle.formats import FORMATS, is_float, is_nan, key, to_float64
 from reftile.conformance.stress import Histogram, Machine, StressConfig, judge
@@ -62,13 +63,20 @@ class Result:
 
 @dataclass
 class Results:
-    """The verdicts of a run."""
+    """The verdicts of a run.
+
+    stopped: where Ctrl-C ended it early, for people. broken: cases that had to pass and did not.
+    unused: ids of waivers that no failure needed.
+    """
 
     backend: dict[str, Any]
     budget: Budget
     seed: int
     results: list[Result] = field(default_factory=list)
     seconds: float = 0.0
+    stopped: str = ""
+    broken: list[str] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
 
     def summary(self) -> dict[str, int]:
         """How many cases came to each verdict, by its lower-case name."""
@@ -87,8 +95,9 @@ class Results:
 
     @property
     def ok(self) -> bool:
-        """True if nothing failed and something ran."""
-        return not any(r.verdict in BAD for r in self.results) and bool(self.results)
+        """True if nothing failed, what had to pass did, and something ran."""
+        failed = any(r.verdict in BAD for r in self.results) or bool(self.broken)
+        return not failed and bool(self.results)
 
     def unsupported_percentage(self) -> float:
         """Of all cells, those of which at least one case is unsupported."""
@@ -106,6 +115,9 @@ class Results:
             "seconds": round(self.seconds, 3),
             "summary": self.summary(),
             "ok": self.ok,
+            **({"stopped": self.stopped} if self.stopped else {}),
+            **({"must_pass_broken": self.broken} if self.broken else {}),
+            **({"unused_waivers": self.unused} if self.unused else {}),
             "unsupported_percentage": round(self.unsupported_percentage(), 2),
             "cells": [
                 {"op": op, "dtype": dtype, **{k: v for k, v in counts.items() if v}}
@@ -113,18 +125,6 @@ class Results:
             ],
             "not_passed": [r.to_json() for r in self.results if r.verdict is not Verdict.PASS],
         }
-
-
-@dataclass(frozen=True)
-class Waiver:
-    """A known failure:
-
-    cases whose id matches `pattern` are expected to fail, for a reason with an id.
-    """
-
-    pattern: str
-    reason: str
-    id: str
 
 
 def settings_for(backend: Backend, budget: Budget, seed: int) -> Settings:
@@ -149,13 +149,14 @@ def run_suites(
     *,
     seed: int = 0,
     waivers: Sequence[Waiver] = (),
+    must_pass: Sequence[str] = (),
     time_limit: float | None = None,
     progress: Progress | None = None,
 ) -> Results:
     """Run suites (all by default) on a backend.
 
-    filter: a regular expression that ids must contain. time_limit: seconds; cases left over are
-    SKIP.
+    filter: a regular expression that ids must contain. waivers, must_pass: see `expectations`.
+    time_limit: seconds; cases left over are SKIP.
 
     Raises:
         KeyError: no such backend or suite.
@@ -165,7 +166,9 @@ def run_suites(
     jobs: list[Case | Question] = list(select_cases(settings, suites, filter))
     if not suites or "litmus" in suites:
         jobs += select_questions(budget, filter)
-    return run_cases(implementation, jobs, settings, waivers, time_limit, progress)
+    results = run_cases(implementation, jobs, settings, waivers, time_limit, progress)
+    results.broken = not_passed(must_pass, [(r.id, r.verdict.value) for r in results.results])
+    return results
 
 
 def select_cases(
@@ -203,7 +206,7 @@ def run_cases(
     time_limit: float | None = None,
     progress: Progress | None = None,
 ) -> Results:
-    """Run cases one after the other."""
+    """Run cases one after the other. Ctrl-C ends the run; `stopped` of the results says where."""
     info = backend.info()
     described = {
         "name": info.name,
@@ -219,14 +222,20 @@ def run_cases(
         if time_limit is not None and time.perf_counter() - start > time_limit:
             results.results.append(_unrun(case))
             continue
-        if isinstance(case, Question):
-            result = run_question(backend, case, LITMUS_RUNS[settings.budget])
-        else:
-            result = run_case(backend, case)
+        try:
+            if isinstance(case, Question):
+                result = run_question(backend, case, LITMUS_RUNS[settings.budget])
+            else:
+                result = run_case(backend, case)
+        except KeyboardInterrupt:
+            results.stopped = f"stopped in {case.id}; {i} of {len(cases)} cases were run"
+            break
         results.results.append(_with_waiver(result, waivers))
-    if progress is not None:
+    if progress is not None and not results.stopped:
         progress(len(cases), len(cases), "")
     results.seconds = time.perf_counter() - start
+    used = {r.message.partition(":")[0] for r in results.results if r.verdict is Verdict.XFAIL}
+    results.unused = [w.id for w in waivers if w.id not in used]
     return results
 
 
@@ -335,6 +344,13 @@ def _attempt(backend: Backend, case: Case) -> Attempt:
             0,
             {},
         )
+    if program.output is not None:
+        if PRINTED not in found:
+            return Verdict.UNSUPPORTED, "gives back nothing of what is printed", 0, {}
+        printed = found[PRINTED].tobytes().decode(errors="replace")
+        if printed != program.output:
+            message = f"printed {printed!r}, expected {program.output!r}\n{program.text}"
+            return Verdict.FAIL, message, 0, {}
     return _judge_outputs(program, found, backend.info().flushes)
 
 

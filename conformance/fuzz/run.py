@@ -63,6 +63,7 @@ class FuzzResult:
     counts: Counter[str] = field(default_factory=Counter)
     histograms: Histograms = field(default_factory=Histograms)
     failures: list[FuzzFailure] = field(default_factory=list)
+    stopped: str = ""
 
     @property
     def share(self) -> float:
@@ -79,6 +80,7 @@ class FuzzResult:
             "counts": dict(sorted(self.counts.items())),
             "histograms": self.histograms.to_json(),
             "failures": [f.to_json() for f in self.failures],
+            **({"stopped": self.stopped} if self.stopped else {}),
         }
 
     def lines(self) -> Iterator[str]:
@@ -105,7 +107,7 @@ def fuzz(
     report: Report | None = None,
     settings: Settings | None = None,
 ) -> FuzzResult:
-    """Make programs by seed and check each; stops early when the budget is used up.
+    """Make programs by seed and check each; stops early when the budget is used up, or on Ctrl-C.
 
     report: given a line for each chunk and failure.
     """
@@ -117,7 +119,13 @@ def fuzz(
         if left is not None and left <= 0:
             break
         count = min(CHUNK, programs - result.programs)
-        _Chunk(result, seed * 1_000_003 + chunk, count, left, settings).run(report)
+        try:
+            _Chunk(result, seed * 1_000_003 + chunk, count, left, settings).run(report)
+        except KeyboardInterrupt:
+            done = f"{result.programs} of {programs} programs were made"
+            result.stopped = f"stopped in chunk {chunk} of seed {seed}; {done}"
+            result.seconds = time.monotonic() - start
+            break
         chunk += 1
         result.seconds = time.monotonic() - start
         if report is not None:

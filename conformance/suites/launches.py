@@ -188,6 +188,41 @@ def promises() -> Iterator[Script]:
     yield Script(
         "print_tko", "prints-and-goes-on", typed(text, "i32") + STORE, [("out", "i32", [3])]
     )
+    yield from prints()
+
+
+def prints() -> Iterator[Script]:
+    """The text that `print_tko` prints: what C prints for the same conversions."""
+    table = (
+        ("integer", "%c3", "three is %d\\n", "three is 3\n"),
+        ("two", "%c3, %c10", "%i and %u", "3 and 10"),
+        ("percent", "%c1", "%d of 100 %%", "1 of 100 %"),
+        ("width", "%c3, %c10, %c2", "[%5d|%-5d|%05d]", "[    3|10   |00002]"),
+        ("hexadecimal", "%minus, %c10", "%x %#x", "fffffffd 0xa"),
+        ("negative", "%minus, %minus", "%d %+d", "-3 -3"),
+        ("float", "%half, %half, %half", "%f %.2e %g", "0.500000 5.00e-01 0.5"),
+        ("tile", "%many", "(%d)", "([0, 1, 2])"),
+        ("nested", "%rows", "%d", "[[0, 1], [2, 3]]"),
+        ("nothing", "", "no operand", "no operand"),
+    )
+    values = """
+  %minus = constant {value = -3} : tile<i32>
+  %half = constant {value = 0.5} : tile<f32>
+  %many = constant {value = [0, 1, 2]} : tile<3xi32>
+  %four = iota : tile<4xi32>
+  %rows = reshape %four : tile<2x2xi32>"""
+    for name, operands, format, expected in table:
+        text = f'{values}\n  %t = print_tko [{operands}] {{format = "{format}"}} : token'
+        body = typed(text + "\n  %result = addi %c1, %c2 : tile<T>", "i32") + STORE
+        outputs = [("out", "i32", [3])]
+        yield Script("print_tko", f"text-{name}", body, outputs, prints=expected)
+    ordered = """
+  %t = print_tko [%c1] {format = "%d"} : token
+  %u = print_tko [%c2], token=%t {format = ", %d"} : token
+  %v = print_tko [%c3], token=%u {format = ", %d"} : token
+  %result = addi %c1, %c2 : tile<T>"""
+    body = typed(ordered, "i32") + STORE
+    yield Script("print_tko", "text-ordered", body, [("out", "i32", [3])], prints="1, 2, 3")
 
 
 def shapes() -> Iterator[Script]:

@@ -17,7 +17,7 @@ class Script:
     """A program and what its buffers hold afterwards.
 
     head: in front of the kernel. outputs: (name, element type, expected). inputs: (name, element
-    type, contents).
+    type, contents). prints: the text that the program must print.
     """
 
     op: str
@@ -31,6 +31,7 @@ class Script:
     covers: Sequence[str] = ()
     attributes: str = ""
     dtype: str = "i32"
+    prints: str | None = None
     initial: dict[str, Sequence[int]] = field(default_factory=dict)
 
 
@@ -67,7 +68,7 @@ def build(script: Script) -> Program:
     head = f" attributes {{{script.attributes}}}" if script.attributes else ""
     signature = f"{script.head}tile kernel @main({', '.join(types)}){head}"
     text = f"{signature} {{\n{script.body}\n  return\n}}\n"
-    return Program(text, script.grid, tuple(arguments), answers)
+    return Program(text, script.grid, tuple(arguments), answers, output=script.prints)
 
 
 def _codes(contents: Sequence[int], dtype: str) -> np.ndarray:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reftile.cli.inputs import bad
-from reftile.cli.output import FOUND, Exit, Output
+from reftile.cli.output import FOUND, STOPPED, Exit, Output
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,11 +71,23 @@ def run(
     html: Annotated[
         Path | None, typer.Option(help="Write a matrix of operations and dtypes.")
     ] = None,
+    waivers: Annotated[
+        Path | None, typer.Option(help="TOML with known failures; they count as xfail.")
+    ] = None,
+    must_pass: Annotated[
+        Path | None, typer.Option(help="TOML with cases that must pass, whatever else.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run suites on a backend; exit with 1 if a case fails."""
     _check_budget(budget)
     suites = _names(suite)
+    _check_filter(filter)
+    for path in (junit, jsonl, html):
+        _check_writable(path)
+    expectations = suite_module("expectations")
+    known = _read_file(expectations.read_waivers, waivers)
+    demanded = _read_file(expectations.read_must_pass, must_pass)
     runner, report = suite_module("runner"), suite_module("report")
     with suite_module("progress").terminal_progress() as progress:
         try:
@@ -82,6 +97,8 @@ def run(
                 budget,
                 filter,
                 seed=seed,
+                waivers=known,
+                must_pass=demanded,
                 time_limit=time_limit,
                 progress=progress,
             )
@@ -93,8 +110,44 @@ def run(
     if html is not None:
         report.write_html([results], html)
     Output(json).result(results.to_json(), lambda console: _render_results(console, results))
+    if results.stopped:
+        raise _stop(results.stopped)
     if not results.ok:
         raise Exit(FOUND)
+
+
+def _stop(where: str) -> Exit:
+    """Ctrl-C ended a run, of which all that was finished has been printed."""
+    print(f"reftile: {where}", file=sys.stderr)
+    return Exit(STOPPED)
+
+
+def _check_filter(text: str) -> None:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise bad(f"{text!r} is no regular expression: {error}") from None
+
+
+def _check_writable(path: Path | None) -> None:
+    """Refuse what cannot be written before the run rather than after it."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise bad(f"{path} is a directory")
+    if not path.absolute().parent.is_dir():
+        raise bad(f"{path.parent} is no directory")
+
+
+def _read_file(read: Callable[[Path], list[Any]], path: Path | None) -> list[Any]:
+    if path is None:
+        return []
+    try:
+        return read(path)
+    except OSError as error:
+        raise bad(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise bad(str(error)) from None
 
 
 def _render_results(console: Console, results: Any) -> None:
@@ -102,6 +155,10 @@ def _render_results(console: Console, results: Any) -> None:
         if result.verdict.value in ("fail", "error", "flaky"):
             console.print(f"{result.verdict.value}: {result.id}", style="bold red", markup=False)
             console.print(result.message, markup=False)
+    for line in results.broken:
+        console.print(f"had to pass: {line}", style="bold red", markup=False)
+    for name in results.unused:
+        console.print(f"the waiver {name} was not needed", markup=False)
     counts = ", ".join(f"{count} {name}" for name, count in results.summary().items() if count)
     console.print(
         f"{results.backend['name']} {results.backend['version']}: {counts or 'no case ran'}; "
@@ -283,5 +340,7 @@ def fuzz(
             console.print(line, markup=False)
 
     output.result(found.to_json(), render)
+    if found.stopped:
+        raise _stop(found.stopped)
     if found.failures:
         raise Exit(FOUND)
