@@ -20,11 +20,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import CodeType
 from typing import cast
 
 from reftile.interop.versions import OLDEST
 from reftile.ir.core import Op
 from reftile.ir.define import AttributeSpec, Definition, Port
+from reftile.ir.expressions import compile_expression, compile_message
 from reftile.ir.ops import OPS
 
 NOT_IN_BODIES = frozenset({"global", "entry", "module"})
@@ -57,12 +59,21 @@ class PortSlot:
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """A condition under which Tile IR has a form of an operation, and what to say if it has not."""
+
+    check: CodeType
+    say: CodeType
+
+
+@dataclass(frozen=True, slots=True)
 class Coding:
     """The layout of one operation.
 
     flags: what the word of flags has bits for, lowest first.
     attributes: those that are written, units left out.
     foreign: attributes of ours that Tile IR lacks; they must keep their defaults.
+    limits: what Tile IR asks of the operation beyond our rules.
     """
 
     cls: type[Op]
@@ -74,6 +85,7 @@ class Coding:
     attributes: tuple[AttributeSlot, ...]
     flags: tuple[AttributeSlot | PortSlot, ...]
     foreign: tuple[str, ...]
+    limits: tuple[Limit, ...]
     counts_results: bool
     counts_operands: bool
 
@@ -98,6 +110,7 @@ def _make(cls: type[Op], definition: Definition) -> Coding:
     tile_ir = definition.tile_ir
     added = cast("Mapping[str, str]", tile_ir.get("arguments", {}))
     foreign = tuple(cast("list[str]", tile_ir.get("without", [])))
+    limits = cast("list[list[str]]", tile_ir.get("limits", []))
     since = _minor(tile_ir.get("since", f"13.{OLDEST}"))
 
     def added_in(name: str) -> int:
@@ -121,6 +134,7 @@ def _make(cls: type[Op], definition: Definition) -> Coding:
         tuple(s for s in attributes if s.spec.kind != "unit"),
         (*flagged, *optional),
         foreign,
+        tuple(Limit(compile_expression(c), compile_message(m)) for c, m in limits),
         is_bare or many > 0 or any(p.multiplicity == "many" for p in definition.results),
         is_bare or (many == 1 and not optional),
     )

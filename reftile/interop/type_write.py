@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from reftile.interop.emit import put_fixed_list, put_number, put_numbers
 from reftile.interop.type_tags import (
     DTYPE_TAGS,
@@ -68,6 +70,8 @@ class TypeWriter:
         """
         found = self.known.get((entry, multicast))
         if found is None:
+            if isinstance(entry, TileViewType):
+                _check_packing(entry)
             # Parts come first, so that an entry refers to earlier ones only.
             encoded = bytes(self._encode(entry, multicast))
             found = self.items.setdefault(encoded, len(self.items))
@@ -80,6 +84,8 @@ class TypeWriter:
             case DType():
                 self._dtype(out, entry)
             case PointerType():
+                if entry.pointee.name == "i4":
+                    raise CannotWrite("Tile IR has no pointers to i4")
                 pointee = self.index(entry.pointee)
                 put_number(out, POINTER)
                 self._pointer_flags(out, multicast)
@@ -89,6 +95,7 @@ class TypeWriter:
                 for extent in entry.shape:
                     if extent & (extent - 1):
                         raise CannotWrite(f"{entry}: extents are powers of two in Tile IR")
+                self._check_four_bits(entry)
                 element = self.index(entry.element, multicast)
                 put_number(out, TILE)
                 put_number(out, element)
@@ -132,6 +139,14 @@ class TypeWriter:
                 raise CannotWrite(f"Tile IR has no type {entry}")
         return out
 
+    def _check_four_bits(self, entry: TileType) -> None:
+        """f4e2m1 is packed in pairs, in tiles and behind pointers."""
+        element = entry.element
+        if element == DTYPES["f4e2m1"] and prod(entry.shape) % 2:
+            raise CannotWrite(f"{entry}: Tile IR packs f4e2m1 in pairs")
+        if isinstance(element, PointerType) and entry.shape and element.pointee.name == "f4e2m1":
+            raise CannotWrite(f"{entry}: Tile IR reaches f4e2m1 through views only")
+
     def _dtype(self, out: bytearray, dtype: DType) -> None:
         tag = DTYPE_TAGS.get(dtype.name)
         if tag is None:
@@ -170,3 +185,15 @@ class TypeWriter:
     def _padding(self, out: bytearray, entry: TileViewType) -> None:
         if entry.padding is not None:
             out.append(ENUMS["padding"][entry.padding])
+
+
+def _check_packing(entry: TileViewType) -> None:
+    """Views of f4e2m1, which is packed in pairs, need to know along which axis."""
+    tensor = entry.tensor
+    if tensor.element != DTYPES["f4e2m1"]:
+        return
+    packed = [axis for axis, stride in enumerate(tensor.strides) if stride == 1]
+    if len(packed) != 1:
+        raise CannotWrite(f"{entry}: in Tile IR, views of f4e2m1 have exactly one unit stride")
+    if isinstance(entry, GatherScatterViewType) and entry.sparse_dim == packed[0]:
+        raise CannotWrite(f"{entry}: Tile IR does not gather f4e2m1 along its unit stride")

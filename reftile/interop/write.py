@@ -40,8 +40,9 @@ from reftile.ir.core import Block, Kernel, Module, Op, Value
 from reftile.ir.define import AttributeSpec
 from reftile.ir.diagnostics import Diagnosis, ReftileError, Span
 from reftile.ir.enums import ENUMS
+from reftile.ir.expressions import evaluate
 from reftile.ir.types import TileType
-from reftile.ir.verify import verify
+from reftile.ir.verify import bind_operation, verify
 
 SECTION_ALIGNMENT = {FUNCTIONS: 8, GLOBALS: 1, CONSTANTS: 8, DEBUG: 8, TYPES: 4, STRINGS: 4}
 """As NVIDIA's writers have it; the tables inside are aligned as if the section were at 0."""
@@ -87,7 +88,7 @@ class _Writer:
         self.debug = DebugWriter(version, self.attributes)
         self.values: dict[Value, int] = {}
         self.multicast: frozenset[Value] = frozenset()
-        self.loops = 0
+        self.loops: list[str] = []
         self.codings = codings()
 
     def refuse(self, error: CannotWrite, span: Span) -> ReftileError:
@@ -219,6 +220,7 @@ class _Writer:
         if coding is None:
             raise CannotWrite(f"Tile IR has no operation `{op.name}`")
         self.check_version(coding, op)
+        self.check_limits(coding, op)
         self.debug.op(op.span)
         put_number(out, coding.code)
         results = op.results[: len(op.results) - self.hidden_results(op)]
@@ -249,6 +251,17 @@ class _Writer:
                 raise CannotWrite(f"`{slot.name}` of `{op.name}`", slot.since)
         if op.name == "return" and self.loops and self.version < RETURN_IN_LOOP_SINCE:
             raise CannotWrite("`return` inside a loop", RETURN_IN_LOOP_SINCE)
+        if op.name == "return" and "for" in self.loops:
+            raise CannotWrite("Tile IR: `return` leaves a `loop`, and no `for`")
+
+    def check_limits(self, coding: Coding, op: Op) -> None:
+        """Refuse forms of an operation that Tile IR, in any version, does not have."""
+        names = bind_operation(op) if coding.limits else {}
+        for limit in coding.limits:
+            if not evaluate(limit.check, names):
+                raise CannotWrite(f"Tile IR: {evaluate(limit.say, names)}")
+        if op.name == "make_tensor_view" and len({v.type for v in op.operands[1:]}) > 1:
+            raise CannotWrite("Tile IR: extents and strides of a view have one integer type")
 
     def hidden_results(self, op: Op) -> int:
         """Results that the version lacks; they must not be used (their values have no number)."""
@@ -335,15 +348,16 @@ class _Writer:
         put_number(out, number)
 
     def regions(self, out: bytearray, op: Op) -> None:
-        is_loop = "loop" in op.definition.traits
-        self.loops += is_loop
+        if "loop" in op.definition.traits:
+            self.loops.append(op.name)
         specs = op.definition.regions
         put_number(out, len(specs))
         for region in op.regions:
             out.append(1)
             self.block(out, region.block, op)
         out += bytes(len(specs) - len(op.regions))
-        self.loops -= is_loop
+        if "loop" in op.definition.traits:
+            self.loops.pop()
 
     def block(self, out: bytearray, block: Block, owner: Op) -> None:
         try:

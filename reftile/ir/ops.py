@@ -649,6 +649,28 @@ class Ftof(Op):
             "since": "13.1",
             "names": {"rounding": "rounding_mode"},
             "without": ["saturating"],
+            "limits": [
+                [
+                    "U not in ('f8e4m3', 'f8e5m2', 'f4e2m1') or rounding == 'nearest_even'",
+                    "`ftof` to {U} rounds to nearest even only",
+                ],
+                [
+                    "U not in ('f16', 'bf16') or T in ('f8e4m3', 'f8e5m2', 'f4e2m1') or rounding in ('nearest_even', 'zero')",
+                    "`ftof` from {T} to {U} rounds to nearest even or to zero only",
+                ],
+                [
+                    "T != 'f8e8m0' or U not in ('f32', 'tf32') or rounding in ('nearest_even', 'zero')",
+                    "`ftof` from {T} to {U} rounds to nearest even or to zero only",
+                ],
+                [
+                    "U != 'tf32' or T not in ('f32', 'f64') or rounding in ('nearest_even', 'zero') or (T == 'f32' and rounding == 'nearest_away')",
+                    "`ftof` from {T} to {U} does not round to {rounding}",
+                ],
+                [
+                    "T != 'f64' or U != 'f32' or rounding != 'nearest_away'",
+                    "`ftof` from {T} to {U} does not round to {rounding}",
+                ],
+            ],
         },
     )
 
@@ -714,6 +736,7 @@ class Ftoi(Op):
             "since": "13.1",
             "arguments": {"saturating": "13.4"},
             "names": {"rounding": "rounding_mode"},
+            "limits": [["rounding == 'nearest_int_to_zero'", "`ftoi` rounds to zero only"]],
         },
     )
 
@@ -775,6 +798,10 @@ class Itof(Op):
             "code": 59,
             "since": "13.1",
             "names": {"rounding": "rounding_mode"},
+            "limits": [
+                ["rounding == 'nearest_even'", "`itof` rounds to nearest even only"],
+                ["T != 'f8e8m0'", "there is no `itof` to {T}"],
+            ],
         },
     )
 
@@ -950,7 +977,17 @@ class Bitcast(Op):
         meaning="bitcast(source, T, U)",
         accuracy="exact",
         poison="elementwise",
-        tile_ir={"name": "bitcast", "code": 9, "since": "13.1"},
+        tile_ir={
+            "name": "bitcast",
+            "code": 9,
+            "since": "13.1",
+            "limits": [
+                [
+                    "T != 'tf32' and U != 'tf32'",
+                    "tf32 has 19 bits, and `bitcast` keeps the number of bits",
+                ]
+            ],
+        },
     )
 
     @property
@@ -2861,7 +2898,13 @@ class Negi(Op):
         meaning="neg_int(source, T)",
         accuracy="exact",
         poison="elementwise",
-        tile_ir={"name": "negi", "code": 80, "since": "13.1", "arguments": {"overflow": "13.2"}},
+        tile_ir={
+            "name": "negi",
+            "code": 80,
+            "since": "13.1",
+            "arguments": {"overflow": "13.2"},
+            "limits": [["overflow in ('none', 'nsw')", "`negi` has no unsigned promise"]],
+        },
     )
 
     @property
@@ -3356,7 +3399,13 @@ class Mmaf(Op):
         meaning="dot(lhs, rhs, acc, A)",
         accuracy="dot",
         poison="contract",
-        tile_ir={"name": "mmaf", "code": 73, "since": "13.1", "arguments": {"fast_acc": "13.3"}},
+        tile_ir={
+            "name": "mmaf",
+            "code": 73,
+            "since": "13.1",
+            "arguments": {"fast_acc": "13.3"},
+            "limits": [["len(b) <= 1", "`mmaf` takes two or three axes"]],
+        },
     )
 
     @property
@@ -3396,7 +3445,12 @@ class Mmai(Op):
         meaning="dot_int(lhs, rhs, acc, F, signedness_lhs, signedness_rhs)",
         accuracy="exact",
         poison="contract",
-        tile_ir={"name": "mmai", "code": 74, "since": "13.1"},
+        tile_ir={
+            "name": "mmai",
+            "code": 74,
+            "since": "13.1",
+            "limits": [["len(b) <= 1", "`mmai` takes two or three axes"]],
+        },
     )
 
     @property
@@ -3453,7 +3507,12 @@ class MmafScaled(Op):
         meaning="dot(scale_rows(lhs, lhs_scale), scale_columns(rhs, rhs_scale), acc, f32)",
         accuracy="dot",
         poison="contract",
-        tile_ir={"name": "mmaf_scaled", "code": 114, "since": "13.3"},
+        tile_ir={
+            "name": "mmaf_scaled",
+            "code": 114,
+            "since": "13.3",
+            "limits": [["len(b) <= 1", "`mmaf_scaled` takes two or three axes"]],
+        },
     )
 
     @property
@@ -6152,6 +6211,7 @@ class Select(Op):
             "code": 95,
             "since": "13.1",
             "names": {"condition": "cond", "if_true": "val_if_true", "if_false": "val_if_false"},
+            "limits": [["T != 'f4e2m1'", "`select` does not take {T}"]],
         },
     )
 
@@ -6327,7 +6387,12 @@ class Permute(Op):
         meaning="permute(source, permutation)",
         accuracy="exact",
         poison="structural",
-        tile_ir={"name": "permute", "code": 83, "since": "13.1"},
+        tile_ir={
+            "name": "permute",
+            "code": 83,
+            "since": "13.1",
+            "limits": [["len(s) >= 2", "`permute` takes two axes or more"]],
+        },
     )
 
     @property

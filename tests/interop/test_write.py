@@ -108,7 +108,7 @@ def test_an_operation_that_tile_ir_lacks_is_refused_by_name() -> None:
             "%a: tile<i32>",
             2,
         ),
-        ("for %a, %a, %a, [] body(%i: tile<i32>) {\nreturn\n}", "%a: tile<i32>", 4),
+        ("loop body() {\nreturn\n}", "", 4),
         (
             '%t = print_tko [%a] {format = "%d"} : token\n%u = join_tokens %t, %t : token',
             "%a: tile<i32>",
@@ -126,6 +126,58 @@ def test_a_refusal_names_the_version_that_is_needed(body: str, arguments: str, n
     assert error.diagnosis.rule == "export.version"
     assert error.diagnosis.data == {"needs": needs}
     assert error.diagnosis.hint == f"write version 13.{needs} or newer"
+
+
+LIMITED = [
+    ("%b = ftoi %a {signedness = signed, rounding = nearest_even} : tile<8xi32>", "8xf32"),
+    ("%b = itof %a {signedness = signed, rounding = zero} : tile<8xf32>", "8xi32"),
+    ("%b = itof %a {signedness = signed} : tile<8xf8e8m0>", "8xi32"),
+    ("%b = ftof %a {rounding = zero} : tile<8xf8e4m3>", "8xf32"),
+    ("%b = ftof %a {rounding = negative_inf} : tile<8xbf16>", "8xf32"),
+    ("%b = ftof %a {rounding = positive_inf} : tile<8xtf32>", "8xf32"),
+    ("%b = ftof %a {rounding = nearest_away} : tile<8xf32>", "8xf64"),
+    ("%b = ftof %a {rounding = nearest_away} : tile<8xf32>", "8xf8e8m0"),
+    ("%b = bitcast %a : tile<8xtf32>", "8xi32"),
+    ("%b = negi %a {overflow = nuw} : tile<8xi32>", "8xi32"),
+    ("%b = mmaf %a, %a, %a : tile<1x1x2x2xf32>", "1x1x2x2xf32"),
+    ("%b = permute %a {permutation = [0]} : tile<8xf32>", "8xf32"),
+    ("for %a, %a, %a, [] body(%i: tile<i32>) {\nreturn\n}", "i32"),
+]
+"""Forms that CUDA Tile IR 13.5.37 refuses, and what `%a` is."""
+
+
+@pytest.mark.parametrize(("body", "source"), LIMITED)
+def test_forms_that_tile_ir_lacks_are_refused(body: str, source: str) -> None:
+    error = refusal(kernel(body, f"%a: tile<{source}>"), NEWEST)
+    assert error.diagnosis.rule == "export.unsupported"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "%b = ftoi %a {signedness = signed} : tile<8xi32>",
+        "%b = ftof %a {rounding = zero} : tile<8xbf16>",
+        "%b = ftof %a {rounding = nearest_away} : tile<8xtf32>",
+        "%b = ftof %a {rounding = positive_inf} : tile<8xf64>",
+        "%b = ftof %a {rounding = positive_inf} : tile<8xf8e8m0>",
+    ],
+)
+def test_their_neighbours_are_written(body: str) -> None:
+    write_bytecode(parse(kernel(body, "%a: tile<8xf32>")))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("%a: tile<ptr<i4>>", "pointers to i4"),
+        ("%a: tile<8xptr<f4e2m1>>", "through views"),
+        ("%a: tile<f4e2m1>", "in pairs"),
+    ],
+)
+def test_types_that_tile_ir_lacks_are_refused(arguments: str, said: str) -> None:
+    error = refusal(kernel("", arguments), NEWEST)
+    assert error.diagnosis.rule == "export.unsupported"
+    assert said in error.diagnosis.message
 
 
 def test_print_without_tokens_fits_the_oldest_version() -> None:
