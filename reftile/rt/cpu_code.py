@@ -19,13 +19,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from reftile.lower.cpu import emit
 from reftile.lower.cpu.emit import Program
-from reftile.rt.cache import Cache, key_of
+from reftile.rt.cache import Cache, default_folder, key_of
 
 _SYMBOL = "reftile_cpu_kernel"
 _FUNCTIONS = "reftile.lower.cpu.functions"
-_MODULES = ("machine", "numbers", "arithmetic", "elementary", "ordering")
+_MODULES = ("compiler", "machine", "numbers", "arithmetic", "elementary", "ordering")
 _PATIENCE_SECONDS = 2.0
+_TRIM_EVERY = 64
 _lock = threading.Lock()
 
 
@@ -42,9 +44,24 @@ class Code:
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
 
 
+class CodeCache(Cache):
+    """The cache of CPU code, in a folder of its own; it is not trimmed every time."""
+
+    stored = 0
+
+    def __init__(self) -> None:
+        super().__init__(default_folder() / "cpu")
+
+    def trim(self) -> None:
+        """Remove the least recently used entries, now and then."""
+        CodeCache.stored += 1
+        if CodeCache.stored % _TRIM_EVERY == 0:
+            super().trim()
+
+
 def load_code(program: Program, name: str, cache: Cache | None = None) -> Code:
     """The machine code of a program, from the cache if it is there."""
-    cache = cache if cache is not None else Cache()
+    cache = cache if cache is not None else CodeCache()
     key = key_of("cpu", program.source, _identity())
     entry = cache.find(key)
     seconds = 0.0
@@ -66,7 +83,7 @@ def load_code(program: Program, name: str, cache: Cache | None = None) -> Code:
 def _identity() -> str:
     """What the code depends on besides its source."""
     binding = _binding()
-    folder = Path(str(import_module("reftile.lower.cpu").__file__)).parent / "functions"
+    folder = Path(emit.__file__).parent / "functions"
     sources = [(folder / f"{m}.py").read_bytes() for m in _MODULES]
     host = f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
     return key_of(version("numba"), version("llvmlite"), platform.machine(), host, *sources)
@@ -117,7 +134,9 @@ def _compile(source: str) -> tuple[bytes, str]:
     scope = dict(_names())
     exec(compile(source, "<cpu kernel>", "exec"), scope)
     base = scope["BASE"]
-    made = numba.cfunc(types.int64(base, types.int64), error_model="numpy")(scope["run"])
+    signature = types.int64(base, types.int64)
+    compiler = import_module(f"{_FUNCTIONS}.compiler").KernelCompiler
+    made = numba.cfunc(signature, error_model="numpy", pipeline_class=compiler)(scope["run"])
     library = made._library
     return bytes(library._get_compiled_object()), str(made._wrapper_name)
 

@@ -39,11 +39,16 @@ class Slot:
 
 @dataclass(slots=True)
 class Frame:
-    """A block that is being generated. held: buffers that end in it, by the last position."""
+    """A block that is being generated.
+
+    held: buffers that end in it, by the last position. known: variables by what they hold; they
+    are set once for each time that the block runs.
+    """
 
     block: Block
     position: int = 0
     held: list[tuple[int, Slot]] = field(default_factory=list[tuple[int, Slot]])
+    known: dict[str, str] = field(default_factory=dict[str, str])
 
 
 class Builder:
@@ -53,6 +58,7 @@ class Builder:
         self.blas = blas
         self.constants = bytearray()
         self.lines: list[str] = []
+        self.constants_of_launch: dict[str, str] = {}
         self.depth = 0
         self.accessors: dict[tuple[object, ...], str] = {}
         self.env: dict[Value, object] = {}
@@ -99,6 +105,14 @@ class Builder:
         self.line(f"{name} = {text}")
         return name
 
+    def shared(self, text: str, stem: str = "v") -> str:
+        """A variable with the value of a pure expression, the same one for the same text."""
+        for frame in self.frames:
+            if text in frame.known:
+                return frame.known[text]
+        found = self.frames[-1].known[text] = self.scalar(text, stem)
+        return found
+
     def access(self, factory: str, *key: object) -> str:
         """The name of a function that a factory of `machine` makes.
 
@@ -108,13 +122,21 @@ class Builder:
         found = self.accessors.get(full)
         if found is None:
             tail = "_".join(str(k).replace("-1", "any") for k in key)
-            found = self.accessors[full] = f"{factory.removesuffix('er')}_{tail}"
+            verb = factory.removesuffix("er").replace("stor", "store")
+            found = self.accessors[full] = f"{verb}_{tail}"
         return found
 
     def scope(self) -> int:
         """The number of a memory that no other overlaps."""
         self.scopes += 1
         return self.scopes - 1
+
+    def launch_constant(self, text: str) -> str:
+        """A variable, set once, with an expression of the arguments of the launch."""
+        found = self.constants_of_launch.get(text)
+        if found is None:
+            found = self.constants_of_launch[text] = self.name("n")
+        return found
 
     # Scratch memory
 
@@ -352,6 +374,10 @@ class Builder:
 
     def fail_if(self, op: Op, condition: str, rule: str) -> None:
         """End the block, and the launch, where a condition holds; the host says why."""
+        checked = f"checked {condition}"
+        if any(checked in frame.known for frame in self.frames):
+            return
+        self.frames[-1].known[checked] = ""
         self.faults.append((op, rule))
         self.line(f"if {condition}:")
         with self.indented():

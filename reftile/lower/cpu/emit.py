@@ -11,6 +11,7 @@ memory; it gives 0.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from reftile.ir.core import Block, Kernel, Op, Value
@@ -274,36 +275,44 @@ class _Generator:
     def _finish(self) -> Program:
         b = self.b
         head = [
+            "total = get(params, 3)",
+            "chunk = get(params, 4)",
+            "gx = i32_of_signed(get(params, 0))",
+            "gy = i32_of_signed(get(params, 1))",
+            "gz = i32_of_signed(get(params, 2))",
+            "blas_sgemm = get(params, 7)",
+            "blas_dgemm = get(params, 8)",
+            "constants = pointer(get(params, 10))",
+            "nowhere = pointer(0)",
+            *self.head,
+            *(f"{name} = {text}" for text, name in b.constants_of_launch.items()),
+            *(f"{s.base} = pointer(scratch + {s.offset})" for s in b.slots),
+        ]
+        coordinates = [
+            "bx = i32_of_signed(urem_by(block, i64_of_signed(gx)))",
+            "by = i32_of_signed(urem_by(udiv_by(block, i64_of_signed(gx)), i64_of_signed(gy)))",
+            "bz = i32_of_signed(udiv_by(block, muli(i64_of_signed(gx), i64_of_signed(gy))))",
+            *(["left = False"] if b.leaves else []),
+        ]
+        coordinates = _used(coordinates, b.lines)
+        lines = [
             "def run(params, scratch):",
-            "    total = get(params, 3)",
-            "    chunk = get(params, 4)",
-            "    gx = i32_of_signed(get(params, 0))",
-            "    gy = i32_of_signed(get(params, 1))",
-            "    gz = i32_of_signed(get(params, 2))",
-            "    blas_sgemm = get(params, 7)",
-            "    blas_dgemm = get(params, 8)",
-            "    constants = pointer(get(params, 10))",
-            "    nowhere = pointer(i64(0))",
-            *(f"    {line}" for line in self.head),
-            *(f"    {s.base} = pointer(scratch + {s.offset})" for s in b.slots),
+            *(f"    {line}" for line in _used(head, [*coordinates, *b.lines, "total, chunk"])),
             "    while True:",
-            "        first = take(params, i64(5), chunk)",
+            "        first = take(params, 5, chunk)",
             "        if first >= total or stopped(params):",
             "            break",
             "        for block in range(first, min(first + chunk, total)):",
-            "            bx = i32_of_signed(urem_by(block, i64_of_signed(gx)))",
-            "            by = i32_of_signed(urem_by(udiv_by(block, i64_of_signed(gx)), "
-            "i64_of_signed(gy)))",
-            "            bz = i32_of_signed(udiv_by(block, i64_of_signed(gx) * i64_of_signed(gy)))",
+            *(f"            {line}" for line in coordinates),
         ]
-        if b.leaves:
-            head.append("            left = False")
         names = []
         for (factory, *key), name in b.accessors.items():
             arguments = ", ".join(repr(k) for k in key)
             total = f", {b.scopes}" if factory in SCOPED else ""
             names.append(f"{name} = {factory}({arguments}{total})")
-        source = "\n".join([*names, "", "", *head, *b.lines, "    return 0", ""])
+        source = "\n".join([*names, "", "", *lines, *b.lines, "    return 0", ""])
+        # A literal has the type of positions as it stands.
+        source = _WIDE.sub("(", source)
         return Program(
             source,
             b.scratch_bytes,
@@ -316,6 +325,23 @@ class _Generator:
 
 
 SCOPED = frozenset({"loader", "storer", "masked_loader", "masked_storer", "half_storer"})
+
+
+_WIDE = re.compile(r"\bi64\(")
+
+
+def _used(assignments: list[str], below: list[str]) -> list[str]:
+    """Those of some assignments that something below reads."""
+    names = set(_NAME.findall("\n".join(below)))
+    kept: list[str] = []
+    for line in reversed(assignments):
+        if line.split(" = ", 1)[0] in names:
+            kept.append(line)
+            names.update(_NAME.findall(line))
+    return kept[::-1]
+
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def _unpacked(text: str, dtype: DType) -> str:

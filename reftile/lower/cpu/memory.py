@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ from reftile.lower.cpu.nests import Nest, survey_tiles
 from reftile.lower.cpu.tiles import Held, Index, Reach, Root, Tile
 
 ORDERINGS = {"relaxed": "monotonic"}
+_LITERAL = re.compile(r"i\d+\((-?\d+)\)")
 
 
 def element_in_memory(element: Element) -> DType:
@@ -75,7 +77,20 @@ def make_tensor_view(b: Builder, op: Op) -> None:
 
 def wide_unsigned(b: Builder, value: Value) -> str:
     """A scalar as i64, read as unsigned."""
-    return b.scalar(f"i64_of_unsigned({b.text(value)})", "n")
+    text = b.text(value)
+    wide = f"i64_of_unsigned({text})"
+    if isinstance(value.owner, Block):
+        op = value.owner.parent.parent if value.owner.parent else None
+        if not isinstance(op, Op):
+            return b.launch_constant(wide)
+    number = constant_of(text)
+    return str(number) if number is not None and number >= 0 else b.shared(wide, "n")
+
+
+def constant_of(text: str) -> int | None:
+    """The integer of a literal."""
+    found = _LITERAL.fullmatch(text)
+    return int(found[1]) if found else None
 
 
 def make_tile_view(b: Builder, op: Op) -> None:
@@ -233,18 +248,17 @@ def window(b: Builder, op: Op, view: TileView, index: Sequence[Value]) -> Window
     if rows is not None or "False" in flags:
         inside = "False"
     elif flags:
-        inside = b.scalar(" and ".join(flags), "whole")
+        inside = b.shared(" and ".join(flags), "whole")
     return Window(view, tuple(origin), inside, tuple(masked), rows)
 
 
 def _first(b: Builder, value: Value, step: int) -> str:
     text = b.text(value)
-    if text.endswith(")") and text[: text.index("(")] in ("i8", "i16", "i32", "i64"):
-        number = text[text.index("(") + 1 : -1]
-        if number.isdigit():
-            return str(int(number) * step)
+    number = constant_of(text)
+    if number is not None and number >= 0:
+        return str(number * step)
     wide = f"i64_of_unsigned({text})"
-    return b.scalar(wide if step == 1 else f"{wide} * {step}", "o")
+    return b.shared(wide if step == 1 else f"{wide} * {step}", "o")
 
 
 # Loads
@@ -314,9 +328,9 @@ def read(
 
 def _load(nest: Nest, kind: str, scope: int, base: str, place: str, mask: str, padding: str) -> str:
     if mask:
-        load = nest.builder.access("masked_loader", kind, scope)
+        load = nest.access("masked_loader", kind, scope)
         return nest.temp(f"{load}({base}, {place}, {mask}, {padding})")
-    load = nest.builder.access("loader", kind, scope)
+    load = nest.access("loader", kind, scope)
     return nest.temp(f"{load}({base}, {place})")
 
 
@@ -520,14 +534,14 @@ def write_element(
     value = nest.temp(encoded(tile.at(nest.index, nest), dtype))
     scope = root.scope if root else -1
     if ordering != "weak":
-        store = nest.builder.access("atomic_storer", kind, ORDERINGS.get(ordering, ordering))
+        store = nest.access("atomic_storer", kind, ORDERINGS.get(ordering, ordering))
         nest.do(f"{store}({base}, {place}, {mask or 'True'}, {value})")
         return
     if mask:
-        store = nest.builder.access("masked_storer", kind, scope)
+        store = nest.access("masked_storer", kind, scope)
         nest.do(f"{store}({base}, {place}, {mask}, {value})")
     else:
-        store = nest.builder.access("storer", kind, scope)
+        store = nest.access("storer", kind, scope)
         nest.do(f"{store}({base}, {place}, {value})")
 
 
@@ -541,7 +555,7 @@ def _store_half(
     number = nest.temp(f"i64({found.element(nest.index, nest)})")
     place = nest.temp(f"{tensor.start} + ashr({number}, i64(1))")
     amount = nest.temp(f"i8_of_signed(shl(andi({number}, i64(1)), i64(2)))")
-    store = nest.builder.access("half_storer", scope)
+    store = nest.access("half_storer", scope)
     nest.do(f"{store}({tensor.base}, {place}, {mask or 'True'}, {amount}, {half})")
 
 
@@ -676,9 +690,9 @@ def _update(nest: Nest, op: Op, base: str, place: str, mask: str, value: str, dt
     mode = str(op.attributes["mode"])
     ordering = ORDERINGS.get(str(op.attributes["ordering"]), str(op.attributes["ordering"]))
     if dtype.name in ("f16", "bf16"):
-        update = nest.builder.access("narrow_adder", dtype.name, ordering)
+        update = nest.access("narrow_adder", dtype.name, ordering)
     else:
-        update = nest.builder.access("atomic_updater", mode, memory_kind(dtype), ordering)
+        update = nest.access("atomic_updater", mode, memory_kind(dtype), ordering)
     return nest.once(f"{update}({base}, {place}, {mask}, {value})")
 
 

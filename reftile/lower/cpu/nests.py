@@ -7,18 +7,46 @@ an inner loop is not computed there again. The same text is computed once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from reftile.lower.cpu.tiles import Held, Index, Shape, Tile
-
-if TYPE_CHECKING:
-    from reftile.lower.cpu.builder import Builder
+from reftile.lower.cpu.tiles import Buffer, Held, Index, Shape, Tile
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 CHEAP = 3
 """Up to this cost an element is computed again rather than kept."""
+
+
+class Builder(Protocol):
+    """What a nest needs of `builder.Builder`."""
+
+    pending: dict[int, Buffer]
+
+    def name(self, stem: str) -> str:
+        """A name that is not used yet."""
+        ...
+
+    def line(self, text: str) -> None:
+        """Add a line."""
+        ...
+
+    def indented(self) -> AbstractContextManager[None]:
+        """Lines in here stand one step deeper."""
+        ...
+
+    def access(self, factory: str, *key: object) -> str:
+        """The name of a function that a factory of `machine` makes."""
+        ...
+
+    def buffer(self, shape: Shape, kind: str, owner: Held | None = None) -> Buffer:
+        """A place for a tile."""
+        ...
+
+    def hold(self, held: Held) -> None:
+        """Compute a tile, and give it a place."""
+        ...
 
 
 @dataclass(slots=True)
@@ -60,6 +88,10 @@ class Nest:
         self.levels.append(_Level(f"for {name} in range({limits}):"))
         self._level_of[name] = len(self.levels) - 1
         return name
+
+    def access(self, factory: str, *key: object) -> str:
+        """The name of a function that a factory of `machine` makes."""
+        return self.builder.access(factory, *key)
 
     # Statements
 
@@ -220,5 +252,3 @@ def survey_tiles(tiles: Iterable[Tile]) -> Survey:
         visit(tile, "same")
     return survey
 
-
-Visit = Callable[[Tile], None]

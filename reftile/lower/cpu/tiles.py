@@ -11,19 +11,41 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 from reftile.ir.dtypes import DType
 from reftile.ir.types import Element, PointerType
-
-if TYPE_CHECKING:
-    from reftile.lower.cpu.nests import Nest
 
 Index = tuple[str, ...]
 Shape = tuple[int, ...]
 Reach = Literal["same", "moved", "repeated"]
 """How a tile reads another: each element at its own position, each once elsewhere, or some again.
 """
+
+
+class Nest(Protocol):
+    """The loop nest that an element is written into (see `nests.Nest`).
+
+    fast: no load in it needs a mask.
+    """
+
+    fast: bool
+
+    def access(self, factory: str, *key: object) -> str:
+        """The name of a function that a factory of `machine` makes."""
+        ...
+
+    def temp(self, text: str) -> str:
+        """A variable with the value of an expression."""
+        ...
+
+    def once(self, text: str) -> str:
+        """The same of an expression that does something."""
+        ...
+
+    def adopt(self, held: Held, index: Index) -> str:
+        """An element of a tile without a place."""
+        ...
 
 
 def kind_of(element: Element) -> str:
@@ -132,7 +154,7 @@ class Table(Tile):
         size = size_of(self.kind)
         strides = tuple(s * size for s in row_major(self.shape))
         place = position(index, strides)
-        load = nest.builder.access("loader", self.kind)
+        load = nest.access("loader", self.kind)
         return nest.temp(f"{load}({self.base}, {self.offset} + {place})")
 
     @property
@@ -315,7 +337,7 @@ class Held(Tile):
         if self.variable:
             return self.variable
         if self.buffer is not None:
-            load = nest.builder.access("loader", self.kind, self.buffer.scope)
+            load = nest.access("loader", self.kind, self.buffer.scope)
             return nest.temp(f"{load}({self.buffer.base}, {self.buffer.place(index)})")
         assert self.tile is not None
         return nest.adopt(self, index)

@@ -26,10 +26,7 @@ from reftile.lower.cpu.formats import (
     value_of_code,
 )
 from reftile.lower.cpu.literals import literal
-from reftile.lower.cpu.tiles import Index, Item, Map, Moved, Piecewise, Shape, Tile
-
-if True:
-    from reftile.lower.cpu.nests import Nest
+from reftile.lower.cpu.tiles import Index, Item, Map, Moved, Nest, Piecewise, Shape, Tile
 
 Text = Callable[..., str]
 
