@@ -304,14 +304,15 @@ def lower_store_view(context: Context, op: Op) -> None:
     assert isinstance(op, ops.StoreViewTko)
     kind = op.tile.type
     assert isinstance(kind, TileType)
-    if op.ordering != "weak" or kind.size == 1 or len(kind.shape) != 2:
+    if op.ordering != "weak" or kind.size == 1 or len(kind.shape) < 2:
         raise context.unsupported(f"this store of {kind} is not lowered yet")
     layout = layout_of(kind.layout)
     access = tile_access(context, op.view, op.index)
-    elements = elements_at_origin(layout)
+    elements = tuple(e[-2:] for e in elements_at_origin(layout))
     count = _vector(elements, access.size)
     require_alignment(context, access, op.view, count * access.size)
-    row, column = (thread_index(context, layout, axis) for axis in (0, 1))
+    rank = len(kind.shape)
+    row, column = (thread_index(context, layout, axis) for axis in (rank - 2, rank - 1))
     start = element_address(context, access, row, column)
     stores = {r: elements[r] for r in range(0, len(elements), count)}
     tile = context.scalar(op.tile)

@@ -27,12 +27,13 @@ def lower_thread_copy(context: Context, op: ops.CopyIn) -> None:
     """Give each thread chunks of 16 bytes; those outside the view are filled with zeros."""
     kind = op.view.type
     place = context.place(op.destination)
-    if not isinstance(kind, PartitionViewType) or place.type.shape != kind.tile:
+    shape = place.type.shape
+    if not isinstance(kind, PartitionViewType) or len(shape) != 2 or shape != kind.tile[-2:]:
         raise context.unsupported(f"copies of threads from {kind} are not lowered yet")
     if kind.padding not in (None, "zero"):
         raise context.unsupported(f"padding with {kind.padding} by threads is not lowered yet")
     per_chunk = CHUNK_BYTES * 8 // place.type.dtype.bits
-    layout = blocked(kind.tile, per_chunk, context.role.warps)
+    layout = blocked(shape, per_chunk, context.role.warps)
     spread = spread_of(text_of(layout), place.type)
     if spread is None or not _is_contiguous(
         spread.registers, per_chunk, place.type.dtype.bits // 8

@@ -8,13 +8,13 @@ from reftile.ir import ops
 from reftile.ir.core import Value
 from reftile.ir.types import PartitionViewType, PointerType, TensorViewType
 from reftile.layout.linear import Layout
-from reftile.lower.context import I64, Context, Number
+from reftile.lower.context import I32, I64, Context, Number
 from reftile.lower.host import host_expression
 
 
 @dataclass(frozen=True, slots=True)
 class TileAccess:
-    """A tile of a view with two axes at most, of a tensor whose last axis is contiguous.
+    """A tile of a view with two wide axes, the last, of a tensor whose last axis is contiguous.
 
     base: the tensor's address. size: bytes of an element. `first_row` and `first_column` are
     where the tile begins, `row_count` and `column_count` the tensor's extents; `row_stride` is in
@@ -29,6 +29,7 @@ class TileAccess:
     column_count: Number
     row_stride: Number
     row_stride_text: str
+    outer_stride_texts: tuple[str, ...] = ()
 
 
 def tile_access(context: Context, view: Value, index: tuple[Value, ...]) -> TileAccess:
@@ -38,7 +39,7 @@ def tile_access(context: Context, view: Value, index: tuple[Value, ...]) -> Tile
         ReftileError: the view is of a form that is not lowered.
     """
     kind = view.type
-    if not isinstance(kind, PartitionViewType) or len(kind.tile) != 2 or kind.dim_map != (0, 1):
+    if not isinstance(kind, PartitionViewType) or not _has_rows(kind):
         raise context.unsupported(f"accesses of threads to {kind} are not lowered yet")
     if kind.tensor.strides[-1] != 1:
         raise context.unsupported(f"the last axis of {kind.tensor} must be contiguous")
@@ -55,16 +56,39 @@ def tile_access(context: Context, view: Value, index: tuple[Value, ...]) -> Tile
     ]
     pointer = context.scalar(made.operands[0])
     base = context.value(ops.GlobalAddress, (pointer,), I64, "base")
+    size, row_count = element.bits // 8, extents[-2][0]
+    for start, (extent, _), (stride, _) in zip(
+        starts[:-2], extents[:-2], strides[:-2], strict=True
+    ):
+        base = _moved(context, base, start, stride, size)
+        inside = context.compare("less_than", start, extent, "inside")
+        rows = (inside, context.number(row_count), context.number(0))
+        row_count = context.value(ops.Select, rows, I32, "row_count")
     return TileAccess(
         base,
-        element.bits // 8,
-        starts[0],
-        starts[1],
-        extents[0][0],
-        extents[1][0],
-        strides[0][0],
-        strides[0][1],
+        size,
+        starts[-2],
+        starts[-1],
+        row_count,
+        extents[-1][0],
+        strides[-2][0],
+        strides[-2][1],
+        tuple(text for _, text in strides[:-2]),
     )
+
+
+def _has_rows(kind: PartitionViewType) -> bool:
+    """True if all axes but the last two have an extent of 1, and all are in their order."""
+    rank = len(kind.tile)
+    in_order = kind.dim_map == tuple(range(rank))
+    return rank >= 2 and in_order and all(e == 1 for e in kind.tile[:-2])
+
+
+def _moved(context: Context, base: Value, start: Number, stride: Number, size: int) -> Value:
+    """An address `start` steps of `stride` elements further."""
+    steps = context.value(ops.Muli, (_wide(context, start), _wide(context, stride)), I64, "steps")
+    bytes_ = context.value(ops.Muli, (steps, context.number(size, I64)), I64, "moved")
+    return context.value(ops.Addi, (base, bytes_), I64, "base")
 
 
 def _numbers(
@@ -140,9 +164,9 @@ def require_alignment(context: Context, access: TileAccess, view: Value, size: i
     assert isinstance(made, ops.MakeTensorView)
     name = made.operands[0].name
     require(context, f"{name} % {size} == 0", f"`{name}` must lie at a multiple of {size} bytes")
-    text = access.row_stride_text
-    require(
-        context,
-        f"{text} * {access.size} % {size} == 0",
-        f"rows of `{name}` must be a multiple of {size} bytes apart, found {{{text}}} elements",
-    )
+    for text in (*access.outer_stride_texts, access.row_stride_text):
+        require(
+            context,
+            f"{text} * {access.size} % {size} == 0",
+            f"rows of `{name}` must be a multiple of {size} bytes apart, found {{{text}}} elements",
+        )
