@@ -303,21 +303,33 @@ def _run_loop(batch: Batch, step: Step[Batch]) -> Ways:
     rows = batch.everyone
     left: list[Part] = []
     inner = batch
-    computes_only = all(o.definition.effects in ("pure", "control") for o in step.op.walk())
+    # Its blocks run together, and none of them writes: memory stays as it is (strong loads, by which
+    # blocks wait for others, are refused).
+    changes_nothing = all(o.definition.effects in QUIET for o in step.op.walk())
+    kept, done = carried, 0
     while rows.size:
-        before, count = carried, rows.size
+        count = rows.size
         inner, rows, carried, _ = _iterate(inner, region, carried, rows, left)
-        if computes_only and rows.size == count and all(map(_same, before, carried)):
+        done = done + 1 if rows.size == count else 0
+        if not changes_nothing:
+            continue
+        if done and all(map(_same, kept, carried)):
             raise ReftileError(
                 Diagnosis(
                     "loop.endless",
-                    "this loop never ends",
+                    "this loop never ends: it comes back to where it was",
                     step.op.span,
                     "run it with check=True to see in which block",
                 )
             )
+        if done & (done - 1) == 0:  # what is kept at 1, 2, 4, 8, ... finds cycles of any length
+            kept = carried
     stay = [p for p in left if p.ending == "break"]
     return stay, [p for p in left if p.ending != "break"]
+
+
+QUIET = frozenset({"pure", "control", "read", "trap"})
+"""Effects of operations that leave memory as it is."""
 
 
 def _same(before: object, after: object) -> bool:

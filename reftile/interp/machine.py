@@ -359,22 +359,34 @@ class _Spin:
     A block is *stuck* at a version of memory if an iteration carried on what it was given and
     memory stayed as it was: it will do the same for ever unless another block changes memory.
     `block.stuck` is that version, or -1. A `for`, which ends, is never stuck.
+
+    A loop that does not wait, and comes back to what it carried some iterations ago while memory
+    stayed as it was, never ends. What it carries is kept at iterations 1, 2, 4, 8, ...: that finds
+    a cycle of any length.
     """
 
     def __init__(self, block: Block, step: Step[Block], ends: bool) -> None:
         self.block, self.step, self.ends = block, step, ends
         self.version = block.launch.version
         self.count = 0
+        self.kept: Sequence[Any] = ()
+        self.kept_version = -1
 
     def must_yield(self, before: Sequence[Any], after: Sequence[Any]) -> bool:
         block, version = self.block, self.block.launch.version
         same = not self.ends and all(map(_same, before, after))
         unchanged = version == self.version
-        if same and unchanged and not self.step.spins:
-            block.fault("loop.endless", "this loop never ends", op=self.step.op)
+        self.count += 1
+        if not self.ends and not self.step.spins:
+            if (same and unchanged) or (
+                version == self.kept_version and all(map(_same, self.kept, after))
+            ):
+                message = "this loop never ends: it comes back to where it was"
+                block.fault("loop.endless", message, op=self.step.op)
+            if self.count & (self.count - 1) == 0:
+                self.kept, self.kept_version = after, version
         block.stuck = version if same and unchanged else -1
         self.version = version
-        self.count += 1
         return same or (unchanged and self.count % 16 == 0)
 
 
@@ -390,7 +402,7 @@ def _same(before: Any, after: Any) -> bool:
         return True
     if not isinstance(before, Tile) or not isinstance(after, Tile):
         return False
-    if before.poison is not None or after.poison is not None or before.data.size > 64:
+    if before.poison is not None or after.poison is not None:
         return False
     return before.data.tobytes() == after.data.tobytes()
 

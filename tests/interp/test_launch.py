@@ -97,3 +97,37 @@ def test_a_loop_that_never_ends_is_diagnosed_on_both_paths(check: bool) -> None:
 """
     )
     assert rule_of(program, 2, [1], check=check) == "loop.endless"
+
+
+LOOKING = """tile kernel @k(%flag: tile<ptr<i32>>, %n: tile<i32>) {
+  %zero = constant {value = 0} : tile<i32>
+  %one = constant {value = 1} : tile<i32>
+  %x, %y, %z = get_tile_block_id : tile<i32>, tile<i32>, tile<i32>
+  %r = loop %x : tile<i32> body(%i: tile<i32>) {
+    %v, %t = load_ptr_tko %flag {ordering = weak} : tile<i32>, token
+    %is_set = cmpi %v, %zero {predicate = not_equal, signedness = signed} : tile<i1>
+    if %is_set then {
+      break %i
+    }
+    %up = addi %i, %one : tile<i32>
+    %next = remi %up, %n {signedness = signed} : tile<i32>
+    continue %next
+  }
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("period", [1, 2, 7])
+@pytest.mark.parametrize("check", [True, False])
+def test_a_loop_that_looks_at_memory_for_ever_is_diagnosed(check: bool, period: int) -> None:
+    program, flag = parse(LOOKING), np.zeros(1, np.int32)
+    assert rule_of(program, 3, [flag, period], check=check) == "loop.endless"
+    flag[0] = 1
+    interpret(program, 3, [flag, period], check=check)
+
+
+@pytest.mark.parametrize("schedule", ["topo", "adversarial"])
+def test_so_it_is_under_every_schedule(schedule: Any) -> None:
+    program, flag = parse(LOOKING), np.zeros(1, np.int32)
+    assert rule_of(program, 2, [flag, 3], schedule=schedule) == "loop.endless"
