@@ -67,8 +67,8 @@ class _Role:
             return any(self.open.get(t, _NOTHING) - inner for t in _tokens_into(op))
         if op.regions or op.name in _BARRIERS or op.name in ("join_tokens", "fence_proxy"):
             return False
-        if op.name == "arrive_barrier" and op.attributes.get("by") == "threads":
-            return False
+        if op.name == "arrive_named" or op.attributes.get("by") == "threads":
+            return False  # Every thread comes for itself.
         if op.definition.is_terminator:
             return False
         sources = frozenset[Op]().union(*(self.open.get(v, _NOTHING) for v in op.operands))

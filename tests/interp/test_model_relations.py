@@ -94,6 +94,7 @@ def test_given_names_are_those_of_the_specification() -> None:
     text = spec_source().text
     tables = text[text.index("## 4.") : text.index("```relations tile")]
     tables += text[text.index("## 10.") : text.index("```relations ptx-6.0")]
+    tables += text[text.index("**Kernels with roles.**") : text.index("```relations pipe")]
     rows = [line.split("|")[1] for line in tables.splitlines() if line.startswith("| `")]
     assert {name for row in rows for name in re.findall(r"`([A-Za-z_]+)`", row)} >= BASE_NAMES
 

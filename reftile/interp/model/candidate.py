@@ -5,7 +5,7 @@ from __future__ import annotations
 from reftile.interp.model.evaluate import Relation
 from reftile.interp.model.event_set import EventSet, Unit
 from reftile.interp.model.values import (
-    MODIFY,
+    COMBINE,
     TRUE,
     UNINIT,
     UNKNOWN,
@@ -27,7 +27,7 @@ def stored_value(unit: Unit, old: Value, registers: dict[str, Value]) -> Value:
     if access.kind == "rmw" and access.modify != "xchg" and new is not UNKNOWN:
         if isinstance(old, Special) or isinstance(new, Special):
             return UNINIT
-        new = MODIFY[access.modify](old, new)
+        new = COMBINE[access.modify](old, new)
     return new if isinstance(new, Special) else wrap(new, access.location.size)
 
 
@@ -81,9 +81,13 @@ class Candidate:
     def with_source(self, read: int, write: int) -> Candidate:
         """Return a candidate in which `read` reads from `write`."""
         new = self.copy()
-        new.reads_from[read] = write
-        new.rf |= 1 << write * self.events.space.size + read
+        new.read_from(read, write)
         return new
+
+    def read_from(self, read: int, write: int) -> None:
+        """Let `read` read from `write`."""
+        self.reads_from[read] = write
+        self.rf |= 1 << write * self.events.space.size + read
 
     def with_guess(self, unit: int, value: Value) -> Candidate:
         """Return a candidate in which an access is taken to have read `value`."""
@@ -112,6 +116,8 @@ class Candidate:
                 if self.exists[number] == 1:
                     changed |= self._settle_value(number, units[number])
         events = self.events.events
+        if any(evaluate(e, self.registers) == 0 for e in self.events.program.assume):
+            return False
         return all(self.writes[events[w].unit] != 0 for w in self.reads_from.values()) and all(
             self._read_value(units[n]) in (UNKNOWN, value) for n, value in self.guessed.items()
         )

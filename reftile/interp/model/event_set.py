@@ -104,7 +104,10 @@ class EventSet:
 
     written: the write events of each granule, init first.
     base: the relations that section 4 of the specification calls given, except rf, co and tok.
+    tokens: `tok`, if it does not follow from the operations' `after`.
     """
+
+    tokens: Relation | None = None
 
     def __init__(self, program: Program) -> None:
         check(program)
@@ -291,6 +294,8 @@ class EventSet:
 
     def token_relation(self, holds: Mapping[Expr, bool] | None = None) -> Relation:
         """Return `tok`."""
+        if self.tokens is not None:
+            return self.tokens
         by_op: dict[int, list[int]] = {}
         for event in self.events:
             by_op.setdefault(self.units[event.unit].op, []).append(event.index)

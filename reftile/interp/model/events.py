@@ -146,13 +146,19 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Buffers, blocks, what the host looks at, and the outcome asked for (None: no question)."""
+    """Buffers, blocks, what the host looks at, and the outcome asked for (None: no question).
+
+    assume: conditions on registers; an execution that breaks one never gets on and is left out.
+    hidden: registers that are no part of the outcome.
+    """
 
     name: str
     buffers: tuple[Buffer, ...]
     blocks: tuple[Block, ...]
     exits: tuple[Exit, ...] = ()
     exists: Expr | None = None
+    assume: tuple[Expr, ...] = ()
+    hidden: frozenset[str] = frozenset()
 
     def buffer(self, name: str) -> Buffer:
         """Return the buffer of that name."""

@@ -77,7 +77,11 @@ class Explorer:
         if self.evaluator.broken(candidate.rf, candidate.co, tok):
             return
         choice = self._next_read(candidate)
-        if choice is not None:
+        if choice is not None and len(choice[1]) == 1:
+            # Nothing to choose: go on without a copy.
+            candidate.read_from(choice[0], choice[1][0])
+            yield from self._extend(candidate)
+        elif choice is not None:
             read, sources = choice
             for write in sources:
                 yield from self._extend(candidate.with_source(read, write))
@@ -93,17 +97,27 @@ class Explorer:
         return self.events.token_relation(holds)
 
     def _next_read(self, candidate: Candidate) -> tuple[int, list[int]] | None:
-        """Of the reads that happen and have no write yet, the one with the fewest choices."""
+        """Of the reads that happen and have no write yet, the one to choose for next.
+
+        One that has no choice, else one of a pair, as those order the writes of their place, then
+        a strong one, as those decide what is ordered; among equals the one with fewest choices.
+        """
         best: tuple[int, list[int]] | None = None
+        lowest = (4, 0)
         for number in candidate.open:
             if candidate.exists[number] != 1:
                 continue
             for read in self.events.units[number].reads:
                 if read not in candidate.reads_from:
                     sources = self._sources(candidate, read)
-                    if best is None or len(sources) < len(best[1]):
-                        best = read, sources
+                    rank = (self._urgency(read) if len(sources) > 1 else 0, len(sources))
+                    if rank < lowest:
+                        best, lowest = (read, sources), rank
         return best
+
+    def _urgency(self, read: int) -> int:
+        event = self.events.events[read]
+        return 1 if self.events.units[event.unit].writes else 3 if event.order == "weak" else 2
 
     def _sources(self, candidate: Candidate, read: int) -> list[int]:
         """The writes that a read may still read from."""
@@ -219,7 +233,8 @@ class Explorer:
 
     def _finish(self, candidate: Candidate, tok: Relation) -> Iterator[Execution]:
         result = self.result
-        outcome = tuple(sorted(candidate.registers.items()))
+        hidden = self.events.program.hidden
+        outcome = tuple(sorted(r for r in candidate.registers.items() if r[0] not in hidden))
         exists = candidate.event_set()
         race = self.space.restrict(self.evaluator.race(candidate.rf, candidate.co, tok), exists)
         is_news = outcome not in result.outcomes or (race and not result.races)

@@ -368,18 +368,20 @@ def lower(
 class Verdict:
     """How a lowering compares with its program under one PTX model.
 
-    extra: outcomes that the program does not have. fewer: whether it lost some.
+    extra: outcomes that the program does not have. fewer: whether it lost some. hangs: whether it
+    lost all, as nothing lets its waits pass.
     """
 
     version: Version
     extra: tuple[Outcome, ...]
     races: tuple[Race, ...]
     fewer: bool
+    hangs: bool = False
 
     @property
     def holds(self) -> bool:
         """Whether the lowering keeps the program's promises."""
-        return not self.extra and not self.races
+        return not self.extra and not self.races and not self.hangs
 
 
 def hold(

@@ -18,7 +18,8 @@ from reftile.ir.diagnostics import Bug, Source, Span, fail
 
 BASE_NAMES = frozenset(
     "id any R W weak relaxed acquire release tok dep rf co rmw whole same_location in_scope "
-    "conflict init_before exit_after launch_before po bar granule".split()
+    "conflict init_before exit_after launch_before po bar granule "
+    "async same_block proxy_fence started completed barrier issue".split()
 )
 """Names that the program and the candidate give; everything else is defined in the block."""
 

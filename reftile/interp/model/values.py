@@ -40,7 +40,37 @@ BINARY: Mapping[BinaryOp, Callable[[int, int], int]] = {
     ">=": lambda a, b: int(a >= b),
 }
 
-Modify = Literal["add", "and", "or", "xor", "max", "min", "xchg"]
+MBARRIER_PHASE = 1
+"""The bit of a barrier's state that says whether the phase under way is odd."""
+_PENDING, _ARRIVALS, _BYTES = 8, 24, 40
+_NO_BYTES = 1 << 21
+
+
+def mbarrier_state(arrivals: int) -> int:
+    """Return the state of a fresh barrier: phase 0 awaits `arrivals` arrivals and no bytes.
+
+    A state is one number: the phase under way (8 bits), arrivals missing and arrivals of each phase
+    (16 bits each), bytes missing.
+    """
+    return _NO_BYTES << _BYTES | arrivals << _ARRIVALS | arrivals << _PENDING
+
+
+def mbarrier_argument(arrivals: int, bytes: int) -> int:
+    """Return the operand of a change: how many arrive, and bytes announced (or, negative, come)."""
+    return bytes << 16 | arrivals
+
+
+def _mbarrier(old: int, change: int) -> int:
+    """Count arrivals and bytes; when none is missing, the next phase begins."""
+    phase, total = old & 0xFF, old >> _ARRIVALS & 0xFFFF
+    pending = max(0, (old >> _PENDING & 0xFFFF) - (change & 0xFFFF))
+    missing = (old >> _BYTES) + (change >> 16)
+    if pending == 0 and missing == _NO_BYTES:
+        phase, pending = phase + 1 & 0xFF, total
+    return missing << _BYTES | total << _ARRIVALS | pending << _PENDING | phase
+
+
+Modify = Literal["add", "and", "or", "xor", "max", "min", "xchg", "mbarrier"]
 MODIFY: Mapping[Modify, Callable[[int, int], int]] = {
     "add": lambda old, arg: old + arg,
     "and": lambda old, arg: old & arg,
@@ -51,6 +81,8 @@ MODIFY: Mapping[Modify, Callable[[int, int], int]] = {
     "xchg": lambda old, arg: arg,
 }
 """What a read-modify-write stores, from the value read and its operand."""
+COMBINE: Mapping[Modify, Callable[[int, int], int]] = {**MODIFY, "mbarrier": _mbarrier}
+"""With the counting of a barrier with phases, which only `pipe` kernels have."""
 
 
 @dataclass(frozen=True, slots=True)
