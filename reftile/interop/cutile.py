@@ -16,8 +16,9 @@ with the tokens and promises of cuTile's compiler. Findings point at the author'
 from __future__ import annotations
 
 import ctypes
+import threading
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -27,7 +28,7 @@ import numpy as np
 
 from reftile.interop.cutile_assumptions import unit_stride_promises, withdraw
 from reftile.interop.cutile_dlpack import LentArray
-from reftile.interop.cutile_driver import HostDriver
+from reftile.interop.cutile_driver import KEY, HostDriver
 from reftile.interop.cutile_hooks import Compiled, host_driver, is_kernel, load_cutile
 from reftile.interop.read import read_bytecode
 from reftile.interop.running import RunOptions, run_kernel
@@ -44,8 +45,15 @@ FLOATS = {"f32": ctypes.c_float, "f64": ctypes.c_double}
 INTEGERS = {8: ctypes.c_int8, 16: ctypes.c_int16, 32: ctypes.c_int32, 64: ctypes.c_int64}
 
 
+FORGIVABLE = {
+    "unit_stride": "a false promise of cuTile about the stride of an axis of one element",
+    "unspecified": "an unspecified value that is left in an array when a launch ends",
+}
+"""What may only warn, by name: neither changes what is computed here."""
+
+
 class CutileWarning(UserWarning):
-    """Something that cuTile's compiler promises, and that is false without harm."""
+    """Something that was forgiven."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +88,31 @@ def import_compiled(compiled: Compiled) -> Kernel:
     return kernel
 
 
+class _Spans(threading.local):
+    """What each thread has lent since its last launch."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+
+
 class Host:
     """What stands for a GPU: runs what cuTile launches, under the options of its context.
 
     driver: what cuTile calls. options: how kernels run.
-    strict: whether a promise about the stride of an axis of one element is held to (cuTile makes
-        false ones). warned: those that were not held to, each once.
+    forgive: what only warns (see FORGIVABLE). warned: the warnings, each once.
     report: what the backend said about the last launch. launches: how many ran.
     on_launch: called with the kernel and the grid before each.
     """
 
-    def __init__(self, driver: HostDriver, options: RunOptions, strict: bool) -> None:
+    def __init__(self, driver: HostDriver, options: RunOptions, forgive: Collection[str]) -> None:
         self.driver = driver
         self.options = options
-        self.strict = strict
+        self.forgive = frozenset(forgive)
         self.report: object = None
         self.launches = 0
         self.warned: dict[str, Diagnosis] = {}
-        self._spans: list[Span] = []
+        self._lent = _Spans()
+        self._running = threading.RLock()
         self.on_launch: Callable[[Kernel, tuple[int, ...]], None] | None = None
 
     # What cuTile tells
@@ -116,26 +131,35 @@ class Host:
         if any(e == 0 for e in tensor.shape):
             return
         last = sum((e - 1) * s * item for e, s in zip(tensor.shape, strides, strict=True))
-        self._spans.append(Span(first, first + last + size, array))
+        self._lent.spans.append(Span(first, first + last + size, array))
 
     def take_spans(self) -> list[Span]:
         """What was lent since the last launch."""
-        spans, self._spans = self._spans, []
+        spans, self._lent.spans = self._lent.spans, []
         return spans
 
     def run(self, program: Program, grid: tuple[int, int, int], args: list[Any]) -> None:
-        """Run a launch."""
-        kernel = program.kernel
-        if not self.strict:
-            kernel = self._without_false_promises(program, args)
-        self.launches += 1
-        if self.on_launch is not None:
-            self.on_launch(kernel, grid)
-        try:
-            self.report = run_kernel(kernel, grid, args, self.options)
-        except ReftileError as error:
-            _print_assertions(error)
-            raise
+        """Run a launch; one at a time."""
+        with self._running:
+            kernel = program.kernel
+            if "unit_stride" in self.forgive:
+                kernel = self._without_false_promises(program, args)
+            self.launches += 1
+            if self.on_launch is not None:
+                self.on_launch(kernel, grid)
+            try:
+                self.report = run_kernel(kernel, grid, args, self.options)
+            except ReftileError as error:
+                _print_assertions(error)
+                if "unspecified" not in self.forgive or error.diagnosis.rule != "poison.output":
+                    raise
+                self._warn(error.diagnosis)
+
+    def _warn(self, found: Diagnosis) -> None:
+        place = f"{found.rule} {found.span}"
+        if place not in self.warned:
+            self.warned[place] = found
+            warnings.warn(str(found), CutileWarning, stacklevel=2)
 
     def _without_false_promises(self, program: Program, args: Sequence[Any]) -> Kernel:
         numbers: dict[Value, int] = {
@@ -155,9 +179,7 @@ class Host:
             variant = kernel, [withdraw(copies[i]) for i in found]
             program.variants[found] = variant
         for diagnosis in variant[1]:
-            if str(diagnosis.span) not in self.warned:
-                self.warned[str(diagnosis.span)] = diagnosis
-                warnings.warn(str(diagnosis), CutileWarning, stacklevel=2)
+            self._warn(diagnosis)
         return variant[0]
 
 
@@ -178,7 +200,7 @@ _drivers: list[HostDriver] = []
 
 
 def _keep(compiled: Compiled) -> tuple[bytes, str]:
-    key = b"reftile:%d\0" % next(_numbers)
+    key = KEY + b"%d\0" % next(_numbers)
     program = Program(compiled, import_compiled(compiled))
     _programs[key[:-1]] = program
     return key, program.kernel.name
@@ -259,14 +281,13 @@ def on_host(
     check: bool = True,
     schedule: str = "program",
     seed: int = 0,
-    strict: bool = True,
+    forgive: Collection[str] = (),
     architecture: tuple[int, int] = ARCHITECTURE,
 ) -> Generator[Host]:
     """Run what `cuda.tile.launch` launches here, while the context lasts.
 
     backend, check, schedule, seed: as `reftile.launch` has them.
-    strict: also hold cuTile to what it promises about strides of axes of one element, which is
-        sometimes false and never hurts; False makes that a CutileWarning.
+    forgive: what is only a CutileWarning: names of FORGIVABLE.
     architecture: the compute capability to compile for; the first context of a process decides.
 
     `cuda.tile.launch` then also takes arrays of NumPy, and raises the finding itself.
@@ -286,7 +307,11 @@ def on_host(
             f"this process compiles for compute capability {major}.{minor}, and cuTile keeps that",
             hint="start another process",
         )
-    host = Host(driver, RunOptions(backend, check, schedule, seed), strict)
+    unknown = sorted(set(forgive) - FORGIVABLE.keys())
+    if unknown:
+        known = ", ".join(FORGIVABLE)
+        raise fail("cutile.forgive", f"{unknown[0]!r} cannot be forgiven (what can: {known})")
+    host = Host(driver, RunOptions(backend, check, schedule, seed), forgive)
     original = module.launch
     launch = getattr(original, "reftile_original", original)
     with host_driver(driver, _keep, _lend):
@@ -337,7 +362,7 @@ def run(
     check: bool = True,
     schedule: str = "program",
     seed: int = 0,
-    strict: bool = True,
+    forgive: Collection[str] = (),
     architecture: tuple[int, int] = ARCHITECTURE,
 ) -> object:
     """Run a kernel of cuTile over a grid, and return the backend's report.
@@ -362,7 +387,7 @@ def run(
         check=check,
         schedule=schedule,
         seed=seed,
-        strict=strict,
+        forgive=forgive,
         architecture=architecture,
     ) as host:
         module.launch(0, sizes, kernel, tuple(args))

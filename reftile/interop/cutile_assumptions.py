@@ -54,7 +54,7 @@ def withdraw(op: Op) -> Diagnosis:
         f"the stride of an axis of one element is promised to be a multiple of {divisor}, "
         "and it is not; no address depends on it",
         op.span,
-        "cuTile's compiler makes this promise; run strictly to have it as an error",
+        "cuTile's compiler makes this promise; it is an error unless unit_stride is forgiven",
         severity="warning",
     )
 

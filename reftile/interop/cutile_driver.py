@@ -10,6 +10,7 @@ Source: the CUDA driver API reference, for the signatures and the numbers of res
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
 from collections.abc import Callable
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
@@ -17,7 +18,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-SUCCESS, INVALID_VALUE, NOT_SUPPORTED, LAUNCH_FAILED = 0, 1, 801, 719
+SUCCESS, INVALID_VALUE, NO_BINARY, NOT_SUPPORTED, LAUNCH_FAILED = 0, 1, 209, 801, 719
+
+KEY = b"reftile:"
+"""What the driver loads begins with this; the code of a GPU does not."""
 
 VERSION = 13040
 """What the driver says of itself: 1000 major + 10 minor."""
@@ -100,14 +104,13 @@ class Graph:
 class HostDriver:
     """The functions of the driver, as C calls them.
 
-    error: what a launch raised last; cleared by whoever takes it.
     captured: launches of a graph that is being recorded, instead of running them.
     """
 
     def __init__(self, bind: Bind, compute_capability: tuple[int, int]) -> None:
         self.bind = bind
         self.compute_capability = compute_capability
-        self.error: BaseException | None = None
+        self._errors = threading.local()
         self.captured: list[Callable[[], None]] | None = None
         self._message = ctypes.create_string_buffer(b"no error")
         self._handles = count(1)
@@ -122,6 +125,15 @@ class HostDriver:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(function))
         lookup = self._functions["cuGetProcAddress"]
         self._lookup = c_void_p(ctypes.cast(lookup, c_void_p).value)
+
+    @property
+    def error(self) -> BaseException | None:
+        """What a launch of this thread raised last; whoever takes it sets None."""
+        return getattr(self._errors, "last", None)
+
+    @error.setter
+    def error(self, value: BaseException | None) -> None:
+        self._errors.last = value
 
     @property
     def lookup_address(self) -> int:
@@ -166,7 +178,9 @@ class HostDriver:
 
     def _error_text(self, result: int, text: Any) -> int:
         if result != LAUNCH_FAILED:
-            self._message = ctypes.create_string_buffer(f"CUDA error {result}".encode())
+            text_of = {NO_BINARY: "code of a GPU cannot run on the host"}
+            message = text_of.get(result, f"CUDA error {result}")
+            self._message = ctypes.create_string_buffer(message.encode())
         text[0] = ctypes.addressof(self._message)
         return SUCCESS
 
@@ -190,8 +204,11 @@ class HostDriver:
     # Programs
 
     def _load_library(self, library: Any, code: int, *_options: object) -> int:
+        key = ctypes.string_at(code)
+        if not key.startswith(KEY):
+            return NO_BINARY
         handle = next(self._handles)
-        self._programs[handle] = ctypes.string_at(code)
+        self._programs[handle] = key
         library[0] = handle
         return SUCCESS
 

@@ -5,7 +5,8 @@
 The tests are of cuTile's repository at the version that is installed. What they launch runs on the
 interpreter with every check on; tensors that they put on "cuda" are on the CPU.
 
-    --reftile-strict        hold cuTile to what it promises about strides of axes of one element
+    --reftile-strict        also fail for a false promise about the stride of an axis of one element
+    --reftile-unspecified   only warn of unspecified values that are left in an array
     --reftile-no-tokens     have cuTile leave its token order out (its own switch for tests)
     --reftile-arch 10.0     the compute capability to compile for
     --reftile-limit 60      seconds that a case may take
@@ -43,10 +44,10 @@ CHILD = "REFTILE_CUTILE_CHILD"
 class Setting:
     """The contexts that are open while the tests run."""
 
-    def __init__(self, *, strict: bool, architecture: tuple[int, int]) -> None:
+    def __init__(self, forgive: list[str], architecture: tuple[int, int]) -> None:
         self.stack = ExitStack()
         self.host: Host = self.stack.enter_context(
-            on_host(strict=strict, architecture=architecture)
+            on_host(forgive=forgive, architecture=architecture)
         )
         driver: HostDriver = self.host.driver
         self.stack.enter_context(cuda_on_cpu(driver))
@@ -63,14 +64,14 @@ _kept: list[Setting] = []
 def start_in_child() -> None:
     """Set a process up that a test started; called as that process begins."""
     options = json.loads(os.environ[CHILD])
-    strict, architecture = bool(options["strict"]), tuple(options["architecture"])
-    _kept.append(Setting(strict=strict, architecture=architecture))
+    _kept.append(Setting(options["forgive"], tuple(options["architecture"])))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of this plugin, and one of a plugin that is not needed here."""
     group = parser.getgroup("reftile", "cuTile's tests on reftile")
     group.addoption("--reftile-strict", action="store_true", help="hold cuTile to every promise")
+    group.addoption("--reftile-unspecified", action="store_true", help="unspecified values warn")
     group.addoption("--reftile-no-tokens", action="store_true", help="leave the token order out")
     group.addoption("--reftile-arch", default="10.0", metavar="X.Y", help="compute capability")
     group.addoption("--reftile-limit", type=int, default=60, metavar="S", help="seconds for a case")
@@ -107,11 +108,13 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     if options.reftile_no_tokens:
         os.environ[SWITCH] = "1"
     major, minor = (int(part) for part in options.reftile_arch.split("."))
-    setting = Setting(strict=options.reftile_strict, architecture=(major, minor))
+    forgive = [] if options.reftile_strict else ["unit_stride"]
+    if options.reftile_unspecified:
+        forgive.append("unspecified")
+    setting = Setting(forgive, (major, minor))
     early_config.stash[_SETTING] = setting
-    _prepare_children(
-        {"strict": options.reftile_strict, "architecture": [major, minor]}, setting.stack
-    )
+    child = {"forgive": forgive, "architecture": [major, minor]}
+    _prepare_children(child, setting.stack)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -120,7 +123,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(CutileSuite(config, setting), "reftile-cutile-suite")
 
 
-def _prepare_children(options: dict[str, object], stack: ExitStack) -> None:
+def _prepare_children(options: object, stack: ExitStack) -> None:
     """Have processes that tests start set themselves up."""
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="reftile-cutile-"))
     Path(folder, "sitecustomize.py").write_text(
@@ -175,7 +178,8 @@ class CutileSuite:
         """One line on what runs."""
         driver = self.setting.host.driver
         major, minor = driver.compute_capability
-        mode = "strict" if self.setting.host.strict else "unit strides forgiven"
+        forgiven = ", ".join(sorted(self.setting.host.forgive))
+        mode = f"forgiving {forgiven}" if forgiven else "strict"
         tokens = ", without cuTile's token order" if os.environ.get(SWITCH) else ""
         return f"reftile: cuTile on the host as sm_{major}{minor}, {mode}{tokens}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +168,7 @@ def test_a_false_promise_about_one_column_is_an_error_or_a_warning() -> None:
         cutile.run(copy_column, 1, (a, b, 4))
     assert raised.value.diagnosis.rule == "assume.div_by"
     with pytest.warns(cutile.CutileWarning, match="axis of one element"):
-        cutile.run(copy_column, 1, (a, b, 4), strict=False)
+        cutile.run(copy_column, 1, (a, b, 4), forgive=["unit_stride"])
     assert np.array_equal(a, b)
 
 
@@ -203,6 +204,24 @@ def test_another_version_of_cutile_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     assert found.rule == "cutile.version"
     assert "9.9.9" in found.message
     assert "pip install cuda-tile==" in found.hint
+
+
+def test_only_what_can_be_forgiven_is() -> None:
+    with pytest.raises(ReftileError) as raised:
+        cutile.run(shift, 1, (floats(64), 32), forgive=["races"])
+    assert raised.value.diagnosis.rule == "cutile.forgive"
+
+
+def test_threads_launch_what_is_theirs() -> None:
+    def work(value: int) -> None:
+        for _ in range(10):
+            a, out = np.full(64, value, np.float32), np.zeros(64, np.float32)
+            ct.launch(0, (2,), double, (a, out, 32))
+            assert np.all(out == 2 * value)
+
+    with cutile.on_host() as host, ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert host.launches == 40
 
 
 def test_what_is_no_kernel_is_named() -> None:
@@ -264,6 +283,21 @@ def test_slow():
 """
 
 
+UNSPECIFIED = """
+import cuda.tile as ct
+import torch
+
+@ct.kernel
+def widen(a, b):
+    ct.store(b, (0,), ct.load(a, (0,), (8,)))
+
+def test_widen():
+    a, b = torch.ones(5, device="cuda"), torch.zeros(8, device="cuda")
+    ct.launch(torch.cuda.current_stream(), (1,), widen, (a, b))
+    assert b[:5].sum() == 5
+"""
+
+
 @pytest.fixture
 def suite(tmp_path: Path) -> Iterator[Path]:
     pytest.importorskip("torch")
@@ -293,3 +327,11 @@ def test_the_plugin_runs_cases_without_a_gpu(suite: Path) -> None:
 def test_the_plugin_leaves_the_token_order_out(suite: Path) -> None:
     text = run_plugin(suite, "--reftile-no-tokens", "-k", "double")
     assert "race.within_block" in text
+
+
+def test_the_plugin_forgives_what_it_is_asked_to(suite: Path) -> None:
+    (suite / "test_cases.py").write_text(UNSPECIFIED)
+    assert "poison.output" in run_plugin(suite)
+    text = run_plugin(suite, "--reftile-unspecified")
+    assert "1 passed" in text
+    assert "forgiving unit_stride, unspecified" in text
