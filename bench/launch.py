@@ -3,7 +3,7 @@
     python bench/launch.py [--rounds N] [--json FILE]
 
 Launch: empty kernels with 6 and 19 arguments, and a GEMM with 3 tensor maps; microseconds of host
-time for each launch. Compilation: the GEMM and the attention of examples/pipe, from the text to a
+time for each launch; beside it the driver's call alone, with everything ready. Compilation: the GEMM and the attention of examples/pipe, from the text to a
 loaded function, with nothing cached, against matmul and attention written in Triton with the same
 tiles; then from the cache on disk. Both sides run in every round, in an order shuffled anew; the
 ratio is that of the medians, and the least of the rounds stands beside it.
@@ -47,6 +47,7 @@ from reftile.lower.host import (  # noqa: E402
 from reftile.rt.cache import Cache  # noqa: E402
 from reftile.rt.compile import Compiled, compile_kernel  # noqa: E402
 from reftile.rt.devices import driver_version  # noqa: E402
+from reftile.rt.driver import bindings  # noqa: E402
 from reftile.rt.jit import load  # noqa: E402
 from reftile.rt.launcher import Launcher  # noqa: E402
 
@@ -165,11 +166,24 @@ def empty_launcher(pointers: int, numbers: int) -> Launcher:
     return Launcher(plan, load(ptx, "empty", 0))
 
 
+def bound(launcher: Launcher, args: list[Any]) -> Callable[..., None]:
+    """The function that a launcher made for these arguments, without the launcher around it."""
+    launcher((1, 1, 1), args)
+    return launcher.launch
+
+
+def driver_call(launcher: Launcher) -> Callable[[], Any]:
+    """cuLaunchKernelEx with everything ready: what no launcher can be below."""
+    _, config, pointers, *_ = launcher._new_slot()  # pyright: ignore[reportPrivateUsage]
+    start, handle = bindings().cuLaunchKernelEx, launcher.function.handle
+    return lambda: start(config, handle, pointers, 0)
+
+
 def batch_time(launch: Callable[[], Any]) -> Callable[[], float]:
     """Microseconds of host time for each launch of a batch."""
 
     def measure() -> float:
-        for _ in range(20):
+        for _ in range(200):
             launch()
         torch.cuda.synchronize()
         start = time.perf_counter()
@@ -192,6 +206,10 @@ def launches(rounds: int) -> dict[str, Any]:
         kernel, ours = (empty6 if pointers == 3 else empty19), empty_launcher(pointers, count)
         sides = {
             "reftile": batch_time(lambda ours=ours, args=args: ours((1, 1, 1), args)),
+            "reftile, bound": batch_time(
+                lambda launch=bound(ours, args), args=args: launch((1, 1, 1), args)
+            ),
+            "driver alone": batch_time(driver_call(ours)),
             "triton": batch_time(lambda kernel=kernel, args=args: kernel[(1,)](*args)),
         }
         title = f"launch of {pointers + count} arguments"

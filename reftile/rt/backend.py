@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from reftile.ir.core import Kernel
-from reftile.ir.diagnostics import ReftileError, fail
+from reftile.ir.diagnostics import fail
 from reftile.ir.verify import is_verified
 from reftile.lang.backends import LaunchOptions
 from reftile.rt import devices, driver
@@ -22,7 +22,6 @@ from reftile.rt.arguments import is_torch, read_array
 from reftile.rt.cache import Cache
 from reftile.rt.compile import Compiled, check_level, compile_kernel
 from reftile.rt.host_arrays import HostArrays
-from reftile.rt.recent import recent_launches
 from reftile.rt.streams import current_stream, is_capturing, read_stream
 
 
@@ -79,18 +78,8 @@ def run(
             message = f"`{kernel.name}`: {listed} copied to the GPU and back"
             warnings.warn(message, HostCopy, stacklevel=4)
             compiled.launch(extents, copies.arguments, stream)
-            _finish(compiled, copies)
+            copies.bring_back()
     return CudaReport(prod(extents), compiled, copies.copied)
-
-
-def _finish(compiled: Compiled, copies: HostArrays) -> None:
-    try:
-        copies.bring_back()
-    except ReftileError as error:
-        note = recent_launches(compiled.device)
-        found = error.diagnosis
-        message = f"`{compiled.host.entry}` did not end well: {found.message} ({note})"
-        raise fail(found.rule, message, hint=found.hint) from None
 
 
 def compiled_for(kernel: Kernel, device: int) -> Compiled:

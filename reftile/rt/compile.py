@@ -29,17 +29,17 @@ from reftile.rt.cache import Cache, Entry, key_of
 from reftile.rt.jit import Function, Resources, load, load_module, refuse_serialised
 from reftile.rt.launcher import Grid, Launch, Launcher
 
+_PACKAGE = Path(__file__).resolve().parents[1]
 _FOLDERS = ("ir", "layout", "lower", "rt")
 
 
 @cache
-def own_version() -> str:
+def own_version(package: Path = _PACKAGE) -> str:
     """A digest of the names, sizes and times of the files that decide what code a kernel becomes.
 
     A version number alone would not notice that somebody changed a pass.
     """
     digest = sha256()
-    package = Path(__file__).resolve().parents[1]
     for folder in _FOLDERS:
         for path in sorted((package / folder).rglob("*")):
             if path.suffix in (".py", ".toml"):

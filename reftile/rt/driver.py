@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from reftile.ir.diagnostics import ReftileError, fail
+from reftile.rt.recent import recent_launches
 
 OLDEST_DRIVER = 12_070
 """CUDA 12.7: the first driver whose assembler takes PTX ISA 8.6, which lower.ptx writes."""
@@ -123,11 +124,16 @@ def is_lost(status: Any) -> bool:
 
 
 def error_of(driver: Any, status: Any, doing: str, notes: tuple[str, ...] = ()) -> ReftileError:
-    """The diagnosis of a failed call; `notes` say more about what was going on."""
+    """The diagnosis of a failed call; `notes` say more about what was going on.
+
+    A kernel's failure shows at whatever call comes next, so that all launches are named then.
+    """
     name = short_name(status)
     rule, hint = _HINTS.get(name, ("cuda.failed", ""))
     found = driver.cuGetErrorString(status)
     text = found[1].decode() if len(found) > 1 and found[1] else "unknown error"
+    if is_lost(status):
+        notes = (*notes, recent_launches())
     message = "; ".join((f"{doing} failed: {name}: {text}", *notes))
     return fail(rule, message, hint=hint)
 

@@ -9,17 +9,19 @@ the element type of a tensor of torch, and all that other libraries say of an ar
 from __future__ import annotations
 
 import ctypes
+import re
 import struct
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from reftile.ir.diagnostics import fail
+from reftile.ir.dtypes import DTYPES
 from reftile.lower.host import HostPlan, PointerParameter, ScalarParameter, TensorMapParameter
 from reftile.rt import devices, driver
 from reftile.rt.arguments import TORCH_NAMES, DeviceArray, check_dtype, is_torch, read_array
 from reftile.rt.jit import Function
-from reftile.rt.recent import note_launcher, recent_launches
+from reftile.rt.recent import note_launcher
 from reftile.rt.streams import read_stream
 from reftile.rt.tensor_map import MAP_BYTES, encode
 
@@ -47,6 +49,8 @@ class Launcher:
         self.fields = _place(plan)
         self.last_grid: Grid = ()
         self._arrays = _array_arguments(plan)
+        # The arguments that decide whether others fit, and what the tensor maps are.
+        self._telling = [n for n in plan.arguments if n in self._arrays or _is_read(plan, n)]
         self._variants: dict[tuple[type, ...], Launch] = {}
         self._maps: dict[tuple[int, ...], bytes] = {}
         self._known: dict[tuple[Any, ...], tuple[bytes, ...]] = {}
@@ -107,7 +111,7 @@ class Launcher:
             f"{_listed(names)} = args" if names else "",
             *([f"if {' or '.join(guards)}: return other(grid, args, stream)"] if guards else []),
             *reads,
-            f"given = {_listed([*values, *shapes])}",
+            f"given = {_listed([*(at[n] for n in self._telling), *shapes])}",
             "try: maps = known[given]",
             "except KeyError: maps = None",
             "if maps is None: maps = prepare(given, args)",
@@ -189,9 +193,9 @@ class Launcher:
     def _prepare(self, given: tuple[Any, ...], args: Sequence[Any]) -> tuple[bytes, ...]:
         """Check the arguments, and find or make the tensor maps.
 
-        given: addresses and numbers in the order of the arguments, and what else they hang on.
+        given: the values of the telling arguments, addresses for arrays, and what else tells.
         """
-        arguments = dict(zip(self.plan.arguments, given, strict=False))
+        arguments = dict(zip(self._telling, given, strict=False))
         arrays: dict[str, DeviceArray] = {}
         for name, value in zip(self.plan.arguments, args, strict=True):
             if name in self._arrays and type(value) is not int:
@@ -226,7 +230,7 @@ class Launcher:
                 raise fail(
                     "cuda.read_only",
                     f"`{name}` may only be read, and the kernel writes to it",
-                    hint="give a copy",
+                    hint="give a copy; arrays of JAX never change, so give one of another library",
                 )
         return array
 
@@ -244,16 +248,17 @@ class Launcher:
         key = (index, address, *extents, *strides)
         made = self._maps.get(key)
         if made is None:
-            made = encode(
-                address,
-                parameter.dtype,
-                extents,
-                strides,
-                parameter.box,
-                parameter.swizzle,
-                parameter.fill,
-                parameter.base,
-            )
+            with devices.on_device(self.device):
+                made = encode(
+                    address,
+                    parameter.dtype,
+                    extents,
+                    strides,
+                    parameter.box,
+                    parameter.swizzle,
+                    parameter.fill,
+                    parameter.base,
+                )
             if len(self._maps) >= KEPT:
                 self._maps.clear()
             self._maps[key] = made
@@ -307,12 +312,14 @@ class Launcher:
                 return
         resources = self.function.resources
         notes = (
-            f"{self.plan.threads} threads of {resources.registers} registers, "
-            f"{self.plan.shared_bytes} bytes of shared memory",
+            ()
+            if driver.is_lost(status)
+            else (
+                f"{self.plan.threads} threads of {resources.registers} registers, "
+                f"{self.plan.shared_bytes} bytes of shared memory",
+            )
         )
         doing = f"launching `{self.plan.entry}` over {tuple(grid)}"
-        if driver.is_lost(status):
-            notes = (f"this or an earlier launch did it ({recent_launches(self.device)})",)
         raise driver.error_of(bindings, status, doing, notes)
 
     def _explain(
@@ -394,6 +401,15 @@ def _array_arguments(plan: HostPlan) -> set[str]:
     return pointers | maps | {a.name for a in plan.arrays}
 
 
+def _is_read(plan: HostPlan, name: str) -> bool:
+    """True if the host reads an argument: in a requirement, an extent or a stride."""
+    texts = [text for text, _ in plan.requirements]
+    for parameter in plan.parameters:
+        if isinstance(parameter, TensorMapParameter):
+            texts += [*parameter.extents, *parameter.strides]
+    return any(name in re.findall(r"\w+", text) for text in texts)
+
+
 def _check_extents(
     name: str, array: DeviceArray, extents: Sequence[int], strides: Sequence[int]
 ) -> None:
@@ -401,9 +417,9 @@ def _check_extents(
 
     extents: elements, innermost axis first. strides: bytes, for all axes but the first.
     """
-    size = _item_bytes(array.dtype)
-    if not size or 0 in extents:
+    if not array.dtype or 0 in extents:
         return
+    size = DTYPES[array.dtype].bits // 8
     steps = (size, *strides)
     reach = sum((e - 1) * s for e, s in zip(extents, steps, strict=True)) + size
     seen = "x".join(map(str, reversed(extents)))
@@ -425,10 +441,3 @@ def _check_extents(
             f"{tuple(s // size for s in reversed(steps))}, and the array has {array.strides}",
             hint="give a contiguous copy, or the array that this one is a view of",
         )
-
-
-def _item_bytes(dtype: str) -> int:
-    digits = "".join(c for c in dtype[1:3].lstrip("f") if c.isdigit())
-    if dtype.startswith("f8"):
-        return 1
-    return max(1, int(digits) // 8) if digits else 0

@@ -25,11 +25,11 @@ def note_launcher(launcher: Launches) -> None:
     _LAUNCHERS.add(launcher)
 
 
-def recent_launches(device: int) -> str:
-    """The kernels launched on a device, with the grids last used, for a message."""
+def recent_launches() -> str:
+    """The kernels launched so far, with the grids last used, for a message."""
     found = sorted(
-        f"`{launcher.plan.entry}` over {tuple(launcher.last_grid)}"
+        f"`{launcher.plan.entry}` over {tuple(launcher.last_grid)} on device {launcher.device}"
         for launcher in tuple(_LAUNCHERS)
-        if launcher.device == device and launcher.last_grid
+        if launcher.last_grid
     )
     return "launched were " + ", ".join(found) if found else "no kernel of ours was launched"

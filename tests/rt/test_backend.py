@@ -115,7 +115,7 @@ def test_a_failure_while_it_runs_names_the_kernel_and_its_grid(
     a, b, c = arrays()
     fake.sizes = [8 if p in ("a", "b", "c") else 4 for p in compiled_plan(kernel)]
     fake.fail["cuStreamSynchronize"] = "ILLEGAL_ADDRESS"
-    with pytest.raises(ReftileError, match=r"`gemm` over \(1, 1, 1\)") as error:
+    with pytest.raises(ReftileError, match=r"`gemm` over \(1, 1, 1\) on device 1") as error:
         launch(kernel, bf16(a), bf16(b), c, 128, 128, 32)
     found = error.value.diagnosis
     assert found.rule == "cuda.illegal_address"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -107,8 +108,24 @@ def test_the_key_depends_on_all_that_the_code_does(
     assert cache_key(kernel, plan, target) != before
 
 
-def test_own_version_is_steady() -> None:
-    assert own_version() == own_version.__wrapped__()
+def test_own_version_changes_with_what_decides_the_code(tmp_path: Path) -> None:
+    for folder in ("lower/ptx", "ir", "cli"):
+        (tmp_path / folder).mkdir(parents=True)
+
+    def version() -> str:
+        return own_version.__wrapped__(tmp_path)
+
+    (tmp_path / "lower/ptx/emit.py").write_text("a = 1\n")
+    first = version()
+    (tmp_path / "cli/app.py").write_text("a = 1\n")
+    (tmp_path / "ir/notes.txt").write_text("a = 1\n")
+    assert version() == first
+    (tmp_path / "lower/ptx/rows.toml").write_text("")
+    second = version()
+    assert second != first
+    os.utime(tmp_path / "lower/ptx/emit.py", (1, 1))
+    assert version() not in (first, second)
+    assert len(own_version()) == 64
 
 
 def test_damaged_entries_are_compiled_again(

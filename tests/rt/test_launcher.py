@@ -20,6 +20,7 @@ from reftile.lower.host import (
     TensorMapParameter,
 )
 from reftile.rt import launcher
+from reftile.rt.arguments import DeviceArray
 from reftile.rt.jit import Resources, read_log, refuse_serialised
 from reftile.rt.launcher import Launcher
 from tests.rt.fake_driver import Array, FakeDriver
@@ -200,7 +201,7 @@ def test_an_illegal_address_names_the_kernels_and_grids_it_may_be_of(
         make()((2, 1, 1), args)
     found = error.value.diagnosis
     assert found.rule == "cuda.illegal_address"
-    assert "`culprit` over (6, 2)" in found.message
+    assert "`culprit` over (6, 2) on device 0" in found.message
     assert "reftile check" in found.hint
 
 
@@ -260,6 +261,27 @@ def test_a_wrong_count_is_diagnosed(
     launch = make()
     launch((2,), ARGS)
     assert rule_of(launch, (2,), args) == "cuda.argument"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("bf16", 2), ("f32", 4), ("f8e4m3", 1), ("f64", 8), ("i8", 1)]
+)
+def test_what_the_kernel_sees_of_an_array_must_be_the_array(dtype: str, size: int) -> None:
+    def check(shape: tuple[int, ...], strides: tuple[int, ...], behind: int | None) -> str:
+        array = DeviceArray(4096, dtype, shape, strides, None, bytes_behind=behind)
+        try:
+            launcher._check_extents("a", array, (64, 256), (64 * size,))  # pyright: ignore
+        except ReftileError as error:
+            return error.diagnosis.rule
+        return ""
+
+    whole = 256 * 64 * size
+    assert check((256, 64), (64, 1), whole) == ""
+    assert check((256, 64), (64, 1), None) == ""
+    assert check((4, 64, 64), (4096, 64, 1), whole) == "", "other shapes may mean the same"
+    assert check((256, 64), (64, 1), whole - 1) == "cuda.bounds"
+    assert check((256, 64), (1, 256), whole) == "cuda.strides"
+    assert check((256, 64), (128, 1), 2 * whole) == "cuda.strides"
 
 
 def test_an_array_of_another_device_is_refused(

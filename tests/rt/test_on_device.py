@@ -218,16 +218,19 @@ def test_arrays_of_numba() -> None:
     check_library(cuda.to_device, lambda y: y.copy_to_host(), cuda.stream())
 
 
-def test_arrays_of_jax() -> None:
+def test_arrays_of_jax(torch: Any) -> None:
     jax = module("jax")
     if jax.default_backend() != "gpu":
         pytest.skip("this JAX finds no GPU")
-    x, y = (jax.numpy.full((ROWS, 64), v, "float32") for v in (3, 0))
-    jax.block_until_ready((x, y))
+    x = jax.block_until_ready(jax.numpy.full((ROWS, 64), 3, "float32"))
+    y = torch.zeros(ROWS, 64, device="cuda")
     reftile.launch(copy(), (3,), (x, y, ROWS), backend="cuda")
     devices.synchronize(0)
-    # What JAX remembers of `y` on the host would be the old values.
-    assert (np.asarray(jax.numpy.copy(y)) == 3).all()
+    assert (y == 3).all()
+    # JAX counts on its arrays never changing.
+    with pytest.raises(ReftileError) as error:
+        reftile.launch(copy(), (3,), (y, x, ROWS), backend="cuda")
+    assert error.value.diagnosis.rule == "cuda.read_only"
 
 
 def test_arrays_known_through_dlpack_alone(torch: Any) -> None:
