@@ -29,12 +29,8 @@ def gemm(
     k: i32,
     group: Constant[int] = 16,
 ):
-    a_tiles = pipe.tiles(
-        pipe.tensor(a, (m, k), access="read_only"), (128, 64), padding="zero"
-    )
-    b_halves = pipe.tiles(
-        pipe.tensor(b, (n, k), access="read_only"), (128, 64), padding="zero"
-    )
+    a_tiles = pipe.tiles(pipe.tensor(a, (m, k), access="read_only"), (128, 64), padding="zero")
+    b_halves = pipe.tiles(pipe.tensor(b, (n, k), access="read_only"), (128, 64), padding="zero")
     c_tiles = pipe.tiles(pipe.tensor(c, (m, n), access="write_only"), (64, 64))
     rows = pipe.ceildiv(m, 256) * 2  # in pairs, as blocks are
     columns = pipe.ceildiv(n, 256)
@@ -59,9 +55,7 @@ def gemm(
                 landed = full.wait(slot, phase)
                 a_mine = a_ring[slot].part((w, 0), (64, 64))
                 more = step != 0
-                total = pipe.mma_start(
-                    a_mine, b_ring[slot].T, total, accumulate=more, token=landed
-                )
+                total = pipe.mma_start(a_mine, b_ring[slot].T, total, accumulate=more, token=landed)
                 # The product before this one is complete, so its slot has been read.
                 read = pipe.mma_wait(in_flight=1)
                 if more:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import Parameter, signature
 from typing import Any, cast, overload
 
 from reftile.ir.attributes import Attribute
@@ -11,7 +12,7 @@ from reftile.ir.build import make_kernel
 from reftile.ir.core import Kernel, Value
 from reftile.ir.diagnostics import Diagnosis, ReftileError, fail
 from reftile.ir.verify import verify
-from reftile.lang.annotations import Parameter
+from reftile.lang.annotations import Parameter as KernelParameter
 from reftile.lang.backends import Specialised, run
 from reftile.lang.captures import Captures
 from reftile.lang.kernels import Hints, KernelFunction
@@ -81,10 +82,15 @@ class PipeKernel(KernelFunction):
         Raises:
             ReftileError: a parameter is an array, whose rank and strides a launch would say.
         """
-        specs = tuple(self._spec(p, constants) for p in self.parameters)
+        defaults = {
+            name: parameter.default
+            for name, parameter in signature(self.function).parameters.items()
+            if parameter.default is not Parameter.empty
+        }
+        specs = tuple(self._spec(p, {**defaults, **constants}) for p in self.parameters)
         return self.kernel_for(Signature(specs))
 
-    def _spec(self, parameter: Parameter, constants: Mapping[str, object]) -> Spec:
+    def _spec(self, parameter: KernelParameter, constants: Mapping[str, object]) -> Spec:
         if parameter.pointer is not None:
             return PointerSpec(parameter.name, parameter.pointer.dtype)
         if parameter.scalar is not None:
