@@ -42,13 +42,15 @@ class Frame:
     """A block that is being generated.
 
     held: buffers that end in it, by the last position. known: variables by what they hold; they
-    are set once for each time that the block runs.
+    are set once for each time that the block runs. borrowed: tiles of blocks around it that have a
+    place while it runs, and what they are computed from.
     """
 
     block: Block
     position: int = 0
     held: list[tuple[int, Slot]] = field(default_factory=list[tuple[int, Slot]])
     known: dict[str, str] = field(default_factory=dict[str, str])
+    borrowed: list[tuple[Held, Tile]] = field(default_factory=list[tuple[Held, Tile]])
 
 
 class Builder:
@@ -156,9 +158,11 @@ class Builder:
     def buffer(self, shape: Shape, kind: str, owner: Held | None = None, last: int = -1) -> Buffer:
         """A place for a tile; it is free again behind the last use of its owner."""
         slot = self.slot(prod(shape) * size_of(kind))
+        frame = self.frames[-1]
         if owner is not None:
-            last = owner.last
-        self.frames[-1 if owner is None else self._frame(owner)].held.append((last, slot))
+            # What belongs to a block around this one is there as long as this one runs.
+            last = owner.last if owner.block is frame.block else len(frame.block.ops)
+        frame.held.append((last, slot))
         return Buffer(slot.base, slot.scope, shape, kind, slot.offset, slot.size)
 
     def extend(self, buffer: Buffer, owner: Held) -> None:
@@ -175,12 +179,6 @@ class Builder:
         offset = len(self.constants)
         self.constants.extend(data)
         return offset
-
-    def _frame(self, owner: Held) -> int:
-        for number in range(len(self.frames) - 1, -1, -1):
-            if self.frames[number].block is owner.block:
-                return number
-        return len(self.frames) - 1
 
     def release(self) -> None:
         """Free what nothing uses behind the current operation."""
@@ -292,11 +290,27 @@ class Builder:
             text = tile.at(nest.index, nest)
             nest.do(f"{name} = {text}", 0)
             nest.write()
+            self.placed_here(held)
             held.variable, held.tile = name, None
             return
         buffer = into or self.buffer(held.shape, held.kind, held)
         self.store_into(tile, buffer)
+        self.placed_here(held)
         held.buffer, held.tile = buffer, None
+
+    def placed_here(self, held: Held) -> None:
+        """Note that a tile of a block around the current one gets a place, for as long as it runs.
+        """
+        frame = self.frames[-1]
+        if held.block is not None and held.block is not frame.block and held.tile is not None:
+            frame.borrowed.append((held, held.tile))
+
+    def end_frame(self) -> None:
+        """Leave a block: its scratch memory is free, and what it placed for others is not there."""
+        frame = self.frames.pop()
+        self.free += [slot for _, slot in frame.held]
+        for held, tile in reversed(frame.borrowed):
+            held.tile, held.buffer, held.variable = tile, None, ""
 
     def store_into(self, tile: Tile, buffer: Buffer) -> None:
         """Write all elements of a tile into a buffer."""
@@ -424,7 +438,17 @@ class Builder:
         return -1
 
     def settle_captures(self, op: Op) -> None:
-        """Compute what regions of an operation use again and again, before they begin."""
+        """Compute what regions of an operation use again and again, before they begin.
+
+        Loads from memory that changes in them happen before, too.
+        """
+        for inner in op.walk():
+            if inner.definition.effects in ("atomic", "barrier"):
+                self.settle(None)
+            elif inner.definition.effects in ("read", "write"):
+                strong = inner.attributes.get("ordering") != "weak"
+                if strong or inner.definition.effects == "write":
+                    self.settle(None if strong else self.root_of(_target(inner)))
         inside: set[Value] = set()
         used: dict[Value, None] = {}
         for region in op.regions:
@@ -440,6 +464,24 @@ class Builder:
                 for held in survey_tiles([found]).order:
                     if held.cost > CHEAP and not held.is_there:
                         self.hold(held)
+
+
+    def root_of(self, value: Value) -> Root | None:
+        """The memory that a pointer or a view leads to."""
+        if value in self.roots:
+            return self.roots[value]
+        found = self.env.get(value)
+        if found is not None:
+            tensor = getattr(found, "tensor", found)
+            return tensor.root  # type: ignore[attr-defined, no-any-return]
+        if isinstance(value.owner, Op) and value.owner.name.startswith("make_"):
+            return self.root_of(value.owner.operands[0])
+        return None
+
+
+def _target(op: Op) -> Value:
+    """The view or the pointers that a store writes through."""
+    return op.operands[1] if op.name == "store_view_tko" else op.operands[0]
 
 
 STRUCTURAL = frozenset({"broadcast", "reshape", "permute", "assume"})

@@ -181,8 +181,7 @@ class Control:
         b.frames.append(Frame(block))
         self.emit(block)
         self.end(block.ops[-1])
-        frame = b.frames.pop()
-        b.free += [slot for _, slot in frame.held]
+        b.end_frame()
         b.loads = loads
 
     def end(self, op: Op) -> None:

@@ -48,6 +48,10 @@ class Builder(Protocol):
         """Compute a tile, and give it a place."""
         ...
 
+    def placed_here(self, held: Held) -> None:
+        """Note that a tile gets a place."""
+        ...
+
 
 @dataclass(slots=True)
 class _Level:
@@ -188,6 +192,7 @@ class Nest:
         if not finish:
             return
         for held in self._adopted.values():
+            self.builder.placed_here(held)
             held.buffer = self.builder.pending.pop(id(held))
 
     def _write(self, number: int) -> None:

@@ -305,13 +305,13 @@ def _call(
     out = Matrix(_address(b, acc), tuple(str(s) for s in row_major((*batch, m, columns))))
     function = "sgemm" if kind == "f32" else "dgemm"
     flags, leads = [], []
-    for matrix, width in ((lhs, k), (rhs, columns)):
+    for matrix, height, width in ((lhs, m, k), (rhs, k, columns)):
         by_rows = matrix.strides[-1] == "1"
         flags.append(str(not by_rows))
         lead = matrix.strides[-2] if by_rows else matrix.strides[-1]
         # Of a matrix of one row the stride may be anything, and BLAS wants it not too small.
-        rows = width if by_rows else {k: m, columns: k}.get(width, k)
-        leads.append(f"smax(i64({lead}), i64({max(1, rows)}))" if _one_row(lead, rows) else lead)
+        least = width if by_rows else height
+        leads.append(str(least) if lead.isdigit() and int(lead) < least else lead)
     places = [x.plus(nest.index, size) for x in (lhs, rhs, out)]
     arguments = [
         f"blas_{function}",
@@ -328,10 +328,6 @@ def _call(
     ]
     nest.do(f"{function}({', '.join(arguments)})")
     nest.write()
-
-
-def _one_row(lead: str, rows: int) -> bool:
-    return lead.isdigit() and int(lead) < rows
 
 
 def _loop(b: Builder, acc: Buffer, lhs: Tile, rhs: Tile, step: str) -> None:

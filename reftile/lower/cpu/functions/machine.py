@@ -38,6 +38,13 @@ _LLVM = {
     "f64": ir.DoubleType(),
 }
 _BYTE = ir.IntType(8)
+
+
+def llvm_type(kind: str) -> Any:
+    """The LLVM type of a kind."""
+    return _LLVM[kind]
+
+
 _INT_OF = {"f32": "i32", "f64": "i64", "i32": "i32", "i64": "i64"}
 
 Build = Callable[..., Any]
