@@ -16,6 +16,7 @@ from reftile.ir.buffer_layout import buffer_alignment, place_bytes
 from reftile.ir.core import Block, Kernel, Op, Value
 from reftile.ir.diagnostics import Diagnosis
 from reftile.ir.pipe_flight import check_flight
+from reftile.ir.targets import TARGETS
 from reftile.ir.types import (
     BarrierType,
     BufferType,
@@ -26,10 +27,6 @@ from reftile.ir.types import (
 )
 
 Report: TypeAlias = Callable[..., None]
-
-SHARED_BYTES = {"sm_80": 166_912, "sm_90a": 232_448, "gfx942": 65_536}
-"""Shared memory that one block may have. Sources: CUDA programming guide, table of technical
-specifications (163 and 227 KB); CDNA3 ISA, LDS."""
 
 REGISTERS = 65_536
 """32-bit registers of a multiprocessor of sm_80 and sm_90a."""
@@ -50,8 +47,8 @@ def check_pipe(kernel: Kernel) -> list[Diagnosis]:
         findings.append(Diagnosis(f"pipe.{rule}", message, at.span, hint))
 
     target = kernel.attributes.get("target")
-    if target not in SHARED_BYTES:
-        known = ", ".join(SHARED_BYTES)
+    if target not in TARGETS:
+        known = ", ".join(TARGETS)
         report("target", f"a pipe kernel names its target ({known}), found {target}", kernel)
         return findings
     for check in _CHECKS:
@@ -81,7 +78,7 @@ def _target(kernel: Kernel) -> str:
 
 
 def _warp_threads(kernel: Kernel) -> int:
-    return 64 if _target(kernel) == "gfx942" else 32
+    return TARGETS[_target(kernel)].lanes
 
 
 def _cluster(kernel: Kernel) -> int:
@@ -292,7 +289,7 @@ def check_shared_memory(kernel: Kernel, report: Report) -> None:
             total = -(-total // align) * align + place_bytes(type)
         last = op
     total = -(-total // 8) * 8 + 8 * barriers
-    limit = SHARED_BYTES[_target(kernel)]
+    limit = TARGETS[_target(kernel)].shared_bytes
     if total > limit:
         report(
             "shared_memory",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from reftile.ir.core import Kernel, Op, Value
 from reftile.ir.diagnostics import Diagnosis
+from reftile.ir.targets import TARGETS
 from reftile.ir.types import PendingType, TileType
 
 _ALIKE = frozenset({"elementwise", "select"})
@@ -16,6 +17,11 @@ _ALIKE = frozenset({"elementwise", "select"})
 def check_simt(kernel: Kernel) -> list[Diagnosis]:
     """Return what is wrong with a `simt` kernel whose operations fit their records."""
     findings: list[Diagnosis] = []
+    target = kernel.attributes.get("target")
+    if target not in TARGETS:
+        known = ", ".join(TARGETS)
+        message = f"a simt kernel names its target ({known}), found {target}"
+        findings.append(Diagnosis("simt.target", message, kernel.span))
     for op in kernel.walk():
         inside_reduce = _is_inside_reduce(op)
         for value in op.results:

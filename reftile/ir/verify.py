@@ -15,6 +15,7 @@ from reftile.ir.expressions import evaluate
 from reftile.ir.match import Mismatch, Names, attribute_names, bind_ports
 from reftile.ir.pipe_rules import check_pipe
 from reftile.ir.simt_rules import check_simt
+from reftile.ir.targets import instructions_of
 from reftile.ir.types import LARGEST_RANK, LARGEST_TILE, TileType, Type
 
 MOST_FINDINGS = 20
@@ -159,7 +160,8 @@ class _Checker:
                     f"and `{op.name}` makes {result.type.size} along {result.type.rank}",
                     op,
                 )
-        if definition.targets and self.target and self.target not in definition.targets:
+        known = instructions_of(self.target)
+        if definition.targets and self.target and known not in definition.targets:
             self.report(
                 f"{op.name}.target",
                 f"`{op.name}` exists on {', '.join(definition.targets)}, "

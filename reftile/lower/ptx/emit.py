@@ -4,8 +4,8 @@ Control flow is structured: loops test at their end, behind one test before the 
 small branches become predicates. Elementwise operations take rows of the table; all others have a
 function in `shapes`, `memory` or `products`.
 
-Source: PTX ISA 9.2. Directives of the header are those of `.version 8.6`, which drivers from CUDA
-12.7 on read.
+Source: PTX ISA 9.2. The header asks for version 8.6, which drivers from CUDA 12.7 on read, or for
+the first that knows the target.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from reftile.ir import ops
 from reftile.ir.core import Block, Kernel, Op, Value
+from reftile.ir.targets import TARGETS
 from reftile.ir.types import PointerType, TensorMapType, TileType
 from reftile.lower.ptx.memory import MEMORY
 from reftile.lower.ptx.products import PRODUCTS
@@ -35,7 +36,7 @@ def emit_ptx(kernel: Kernel) -> str:
     _block(writer, kernel.body.block)
     return "\n".join(
         (
-            ".version 8.6",
+            f".version {TARGETS[str(kernel.attributes['target'])].ptx_version}",
             f".target {kernel.attributes['target']}",
             ".address_size 64",
             ".extern .shared .align 1024 .b8 shared_memory[];",
