@@ -107,7 +107,7 @@ def attention(
             weights = exponentials(scores, high, scale)
             sums, p = partial_sums(weights), weights.astype(bfloat16)
             total = pipe.zeros((64, DEPTH), float32)
-            for step in range(first):
+            for _step in range(first):
                 k_landed = k_full.wait(ki, kp)
                 turn.sync(w)
                 ready = pipe.join_tokens(q_landed, k_landed)

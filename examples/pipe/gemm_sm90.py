@@ -13,7 +13,7 @@ STAGES = 4
 
 
 def place_of(tile, columns, group):
-    """Row and column of a tile: numbered down groups of rows, so that blocks share what they load."""
+    """Row and column of a tile: numbered down groups of rows, so that blocks share loads."""
     group_tiles = columns * group
     first, within = quotient(tile, group_tiles), remainder(tile, group_tiles)
     return first * group + remainder(within, group), quotient(within, group)

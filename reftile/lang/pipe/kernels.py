@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import Parameter, signature
 from typing import Any, cast, overload
 
@@ -108,6 +108,7 @@ class PipeKernel(KernelFunction):
 
     def kernel_for(self, signature: Signature) -> Kernel:
         """The kernel of the IR for a signature: from the cache while what it captured stays."""
+        signature = Signature(tuple(map(_plain, signature.parameters)))
         candidates = self._cache.setdefault(signature.key, [])
         for captures, kernel in candidates:
             if captures.hold():
@@ -196,6 +197,18 @@ def _argument_attributes(signature: Signature) -> tuple[dict[str, Attribute], ..
         else:
             found.extend(Signature((leaf,)).argument_attributes())
     return tuple(found)
+
+
+def _plain(spec: Spec) -> Spec:
+    """Without what is assumed of tile kernels: one pipe kernel serves all sizes and alignments."""
+    match spec:
+        case ArraySpec():
+            ones = (1,) * len(spec.shape)
+            return replace(spec, pointer_divisible=1, shape_divisible=ones, stride_divisible=ones)
+        case GroupSpec():
+            return replace(spec, items=tuple(map(_plain, spec.items)))
+        case _:
+            return spec
 
 
 def bind_arguments(t: Trace, signature: Signature) -> dict[str, object]:

@@ -132,6 +132,7 @@ class _Tracing:
         self.counter: Value | None = None
         self.bulk = shape.target == "sm_90a"
         self.fill = shape.zero()
+        self.has_products = shape.has_products
 
     # The body
 
@@ -279,7 +280,7 @@ class _Tracing:
             return
         t, ring = self.t, self.ring
         used = [copy.target.history.all() for copy in self.copies]
-        free = join(t, *used, wait_for_products(t))
+        free = join(t, *used, wait_for_products(t, self.has_products))
         slot, phase = ring.cell(ring.slot), ring.cell(ring.phase)
         for ahead in range(self.loop.stages - 1):
             step = arithmetic.add_sub_mul(t, "add", self.loop.first, ahead)

@@ -124,13 +124,15 @@ class Shared(ForeignValue):
         self.write(t, tile)
 
 
-def wait_for_products(t: Trace) -> Token:
+def wait_for_products(t: Trace, has_products: bool | None = None) -> Token:
     """Wait for all products under way, so that what they read may be written.
 
-    Kernels without products drop this again.
+    has_products: whether the text so far has some. Kernels without products drop this again.
     """
     shape = shape_of(t)
-    first = t.block is shape.home and not shape.has_products
+    first = t.block is shape.home and not (
+        shape.has_products if has_products is None else has_products
+    )
     if first or not has_product_unit(shape):
         return shape.start()
     return Token(t.value("mma_wait", (), in_flight=0))
