@@ -90,7 +90,7 @@ BROKEN = [
     (ATTENTION,
      r"(%o_sum, %v_read = mma_wait %o_flying .*\n)(\s+arrive_barrier.*\n)(\s+%p_out = .*\n)",
      r"\3\1\2", "pipe.operand_in_flight"),
-    (ATTENTION, r"%o_next = mulf %o_sum, %factors", "%o_next = mulf %o_acc, %factors",
+    (ATTENTION, r"%o_less = mulf %o_sum, %factors", "%o_less = mulf %o_acc, %factors",
      "pipe.accumulator_reused"),
     (ATTENTION, r"\n      yield\n    }\n    yield\n  }\n  role",
      "\n      %met = sync : token\\g<0>", "pipe.elected"),

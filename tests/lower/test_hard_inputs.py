@@ -22,6 +22,8 @@ ATTENTIONS = [
     Attention("attention_sm90", 2, 1, 70, 170, 100, 1),
     Attention("attention_sm90", 2, 1, 193, 100, 0, 2),
     Attention("attention_sm90", 1, 1, 250, 83, -100, 3),
+    # Row 48 sees nothing of two blocks in turn, while row 50 of its warp sees a part of the second.
+    Attention("attention_sm90", 1, 1, 192, 222, 30, 10),
     Attention("attention_sm90", 1, 1, 65, 400, 400, 4, growing=True),
     Attention("attention_short_sm90", 2, 1, 131, 300, 169, 5),
     Attention("attention_short_sm90", 1, 1, 129, 257, 257, 6, growing=True),
