@@ -8,11 +8,33 @@ operations, reductions and changes of shape carry layouts on and back. What any 
 (constants, repeated scalars, counters) takes that of its use, and is copied when uses differ. Two
 uses that need different layouts of one computed value are a conflict, which names both.
 
-    %s, %t = mma_wait %p : tile<64x128xf32>, token
-    %high = reduce %s {axis = 1, ...} : tile<64xf32>
-  becomes
-    %s, %t = mma_wait %p : tile<64x128xf32, layout=wgmma.m64n128.d<64x128>>, token
-    %high = reduce %s {...} : tile<64xf32, layout=layout<64; register 2*(8); lane 4*(0) ...>>
+Before:
+
+    pipe kernel @product(%o: tile<ptr<f32>>) attributes {target = "sm_80", warps = 1} {
+      %zero = constant {value = 0} : tile<i32>
+      %t = make_tensor_view %o, [], [] : tensor_view<16x8xf32, strides=[8, 1]>
+      %v = make_partition_view %t :
+        partition_view<tile=(16x8), tensor_view<16x8xf32, strides=[8, 1]>>
+      %a = constant {value = 2.0} : tile<16x16xbf16>
+      %b = constant {value = 3.0} : tile<16x8xbf16>
+      %c = constant {value = 0.0} : tile<16x8xf32>
+      %x = mmaf %a, %b, %c : tile<16x8xf32>
+      %s = store_view_tko %x, %v, [%zero, %zero] {ordering = weak} : token
+      return }
+
+After:
+
+    pipe kernel @product(%o: tile<ptr<f32>>) attributes {target = "sm_80", warps = 1} {
+      %zero = constant {value = 0} : tile<i32>
+      %t = make_tensor_view %o, [], [] : tensor_view<16x8xf32, strides=[8, 1]>
+      %v = make_partition_view %t :
+        partition_view<tile=(16x8), tensor_view<16x8xf32, strides=[8, 1]>>
+      %a = constant {value = 2.0} : tile<16x16xbf16, layout=mma.m16n8k16.b16.a<16x16>>
+      %b = constant {value = 3.0} : tile<16x8xbf16, layout=mma.m16n8k16.b16.b<16x8>>
+      %c = constant {value = 0.0} : tile<16x8xf32, layout=mma.m16n8.d<16x8>>
+      %x = mmaf %a, %b, %c : tile<16x8xf32, layout=mma.m16n8.d<16x8>>
+      %s = store_view_tko %x, %v, [%zero, %zero] {ordering = weak} : token
+      return }
 """
 
 from __future__ import annotations

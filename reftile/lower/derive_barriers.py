@@ -7,10 +7,44 @@ The rule is in spec/pipe.md, "What lowering adds". For every token this pass kee
 behind it that no barrier has covered yet. An operation that takes such a token and meets their
 elements in other threads gets a `sync` directly before it, which covers all that came before.
 
-    %written = store_buffer %x, %b : token
-    %fenced = fence_proxy %written : token
-    %met = sync token=%fenced : token         (this line is added)
-    elected body { copy_out %b, %v, [%i, %j], token=%fenced ... }
+Before:
+
+    pipe kernel @leave(%o: tile<ptr<f32>>) attributes {target = "sm_90a", warps = 4} {
+      %zero = constant {value = 0} : tile<i32>
+      %t = make_tensor_view %o, [], [] : tensor_view<64x32xf32, strides=[32, 1]>
+      %v = make_partition_view %t :
+        partition_view<tile=(64x32), tensor_view<64x32xf32, strides=[32, 1]>>
+      %b = alloc_buffer : buffer<64x32xf32, layout=swizzle128>
+      %x = constant {value = 2.0} : tile<64x32xf32>
+      %written = store_buffer %x, %b : token
+      %fenced = fence_proxy %written : token
+      elected body {
+        copy_out %b, %v, [%zero, %zero], token=%fenced
+        commit_copies {engine = bulk}
+        %done = wait_copies {engine = bulk} : token
+        yield
+      }
+      return }
+
+After:
+
+    pipe kernel @leave(%o: tile<ptr<f32>>) attributes {target = "sm_90a", warps = 4} {
+      %zero = constant {value = 0} : tile<i32>
+      %t = make_tensor_view %o, [], [] : tensor_view<64x32xf32, strides=[32, 1]>
+      %v = make_partition_view %t :
+        partition_view<tile=(64x32), tensor_view<64x32xf32, strides=[32, 1]>>
+      %b = alloc_buffer : buffer<64x32xf32, layout=swizzle128>
+      %x = constant {value = 2.0} : tile<64x32xf32>
+      %written = store_buffer %x, %b : token
+      %fenced = fence_proxy %written : token
+      %met = sync : token
+      elected body {
+        copy_out %b, %v, [%zero, %zero], token=%fenced
+        commit_copies {engine = bulk}
+        %done = wait_copies {engine = bulk} : token
+        yield
+      }
+      return }
 """
 
 from __future__ import annotations

@@ -1,4 +1,25 @@
-"""Remove pure operations whose results nobody uses."""
+"""Remove pure operations whose results nobody uses.
+
+Before:
+
+    simt kernel @count(%o: tile<ptr<i32>>, %n: tile<i32>) attributes {target = "sm_80", warps = 1} {
+      %two = constant {value = 2} : tile<i32>
+      %twice = muli %n, %two : tile<i32>
+      %more = addi %twice, %two : tile<i32>
+      %old, %s = atomic_inc_wrap_tko %o, %twice {ordering = relaxed, scope = device} :
+        tile<i32>, token
+      return }
+
+After:
+
+    simt kernel @count(%o: tile<ptr<i32>>, %n: tile<i32>) attributes {
+      target = "sm_80", warps = 1} {
+      %two = constant {value = 2} : tile<i32>
+      %twice = muli %n, %two : tile<i32>
+      %old, %s = atomic_inc_wrap_tko %o, %twice {ordering = relaxed, scope = device} :
+        tile<i32>, token
+      return }
+"""
 
 from __future__ import annotations
 

@@ -3,11 +3,27 @@
 Needs: a `simt` kernel. Leaves: one of the same meaning. ptxas divides by constants in full length
 (seen with 13.0), so the divisions of tile numbers by group sizes are made cheap here.
 
-    %sixteen = constant {value = 16} : tile<i32>
-    %group = divi %tile, %sixteen {signedness = unsigned} : tile<i32>
-  becomes
-    %shift = constant {value = 4} : tile<i32>
-    %group = shri %tile, %shift {signedness = unsigned} : tile<i32>
+Before:
+
+    simt kernel @count(%o: tile<ptr<i32>>, %n: tile<i32>) attributes {
+        target = "sm_80", warps = 1, shared_bytes = 0} {
+      %sixteen = constant {value = 16} : tile<i32>
+      %two = constant {value = 2} : tile<i32>
+      %eight = muli %two, %sixteen : tile<i32>
+      %group = divi %n, %sixteen {signedness = unsigned} : tile<i32>
+      %old, %s = atomic_inc_wrap_tko %o, %group {ordering = relaxed, scope = device} :
+        tile<i32>, token
+      return }
+
+After:
+
+    simt kernel @count(%o: tile<ptr<i32>>, %n: tile<i32>) attributes {
+      target = "sm_80", warps = 1, shared_bytes = 0} {
+      %0 = constant {value = 4} : tile<i32>
+      %group = shri %n, %0 {signedness = unsigned} : tile<i32>
+      %old, %s = atomic_inc_wrap_tko %o, %group {ordering = relaxed, scope = device} :
+        tile<i32>, token
+      return }
 """
 
 from __future__ import annotations

@@ -8,6 +8,49 @@ tensors that bulk copies use, with what the host must encode in their attributes
 Each chapter of spec/pipe*.md has a module with one function for each operation: roles and barriers
 in `lower_roles` and `lower_barriers`, copies in `lower_copies`, registers and shared memory in
 `lower_transfers`, products in `lower_products`. This module does what is the same at both levels.
+
+Before:
+
+    pipe kernel @put(%o: tile<ptr<i32>>) attributes {target = "sm_80", warps = 1} {
+      %zero = constant {value = 0} : tile<i32>
+      %one = constant {value = 1} : tile<i32>
+      %b = alloc_buffer : buffer<i32>
+      %written = store_buffer %one, %b : token
+      %met = sync token=%written : token
+      %y, %read = load_buffer %b, token=%met : tile<i32>, token
+      %limit = addi %y, %y : tile<i32>
+      elected body {
+        %old, %s = atomic_inc_wrap_tko %o, %limit {ordering = relaxed, scope = device} :
+          tile<i32>, token
+        yield
+      }
+      return }
+
+After:
+
+    simt kernel @put(%o: tile<ptr<i32>>) attributes {
+      target = "sm_80", warps = 1, shared_bytes = 8, arguments = ["o: tile<ptr<i32>>"]} {
+      %warp = warp_id : tile<i32>
+      %thread = thread_id : tile<i32>
+      %c0 = constant {value = 0} : tile<i32>
+      %lead = cmpi %thread, %c0 {predicate = equal, signedness = signed} : tile<i1>
+      %zero = constant {value = 0} : tile<i32>
+      %one = constant {value = 1} : tile<i32>
+      %address = shared_address {offset = 0} : tile<i32>
+      if %lead then {
+        store_shared %one, %address
+        yield
+      }
+      %c0_0 = constant {value = 0} : tile<i32>
+      sync_threads %c0_0 {threads = 32}
+      %y = load_shared %address : tile<i32>
+      %limit = addi %y, %y : tile<i32>
+      if %lead then {
+        %old, %s = atomic_inc_wrap_tko %o, %limit {ordering = relaxed, scope = device} :
+          tile<i32>, token
+        yield
+      }
+      return }
 """
 
 from __future__ import annotations
@@ -187,7 +230,8 @@ def _finish(context: Context, shared_bytes: int) -> Kernel:
     for index, value in enumerate(arguments):
         value.index, value.owner = index, block
     block.arguments = arguments
-    kept = {k: v for k, v in source.attributes.items() if k in ("target", "warps", "cluster", "progress")}
+    names = ("target", "warps", "cluster", "progress")
+    kept = {k: v for k, v in source.attributes.items() if k in names}
     kept["shared_bytes"] = shared_bytes
     kept["arguments"] = tuple(f"{a.name}: {a.type}" for a in source.arguments)
     if context.requirements:

@@ -2,17 +2,40 @@
 
 Needs: a `pipe` kernel. Leaves: every index of an `extract` is a constant.
 
-    for %zero, %two, %one, [] body(%part: tile<i32>) {
-      %piece = extract %x, [%zero, %part] : tile<64x64xbf16>
-      ...
-    }
-  becomes
-    %part = constant {value = 0} : tile<i32>
-    %piece = extract %x, [%zero, %part] : tile<64x64xbf16>
-    ...
-    %part_1 = constant {value = 1} : tile<i32>
-    %piece_1 = extract %x, [%zero, %part_1] : tile<64x64xbf16>
-    ...
+Before:
+
+    pipe kernel @parts(%o: tile<ptr<f32>>) attributes {target = "sm_90a", warps = 4} {
+      %zero = constant {value = 0} : tile<i32>
+      %one = constant {value = 1} : tile<i32>
+      %two = constant {value = 2} : tile<i32>
+      %t = make_tensor_view %o, [], [] : tensor_view<8x16xf32, strides=[16, 1]>
+      %v = make_partition_view %t :
+        partition_view<tile=(8x8), tensor_view<8x16xf32, strides=[16, 1]>>
+      %x = constant {value = 2.0} : tile<8x16xf32>
+      for %zero, %two, %one, [] body(%part: tile<i32>) {
+        %piece = extract %x, [%zero, %part] : tile<8x8xf32>
+        %s = store_view_tko %piece, %v, [%zero, %part] {ordering = weak} : token
+        continue
+      }
+      return }
+
+After:
+
+    pipe kernel @parts(%o: tile<ptr<f32>>) attributes {target = "sm_90a", warps = 4} {
+      %zero = constant {value = 0} : tile<i32>
+      %one = constant {value = 1} : tile<i32>
+      %two = constant {value = 2} : tile<i32>
+      %t = make_tensor_view %o, [], [] : tensor_view<8x16xf32, strides=[16, 1]>
+      %v = make_partition_view %t :
+        partition_view<tile=(8x8), tensor_view<8x16xf32, strides=[16, 1]>>
+      %x = constant {value = 2.0} : tile<8x16xf32>
+      %part = constant {value = 0} : tile<i32>
+      %piece = extract %x, [%zero, %part] : tile<8x8xf32>
+      %s = store_view_tko %piece, %v, [%zero, %part] {ordering = weak} : token
+      %part_0 = constant {value = 1} : tile<i32>
+      %piece_1 = extract %x, [%zero, %part_0] : tile<8x8xf32>
+      %s_2 = store_view_tko %piece_1, %v, [%zero, %part_0] {ordering = weak} : token
+      return }
 """
 
 from __future__ import annotations
