@@ -242,6 +242,7 @@ def scatter(block: Block, parts: Sequence[Run | Places], access: Access, value: 
     poison = None
     if not value.is_clean and value.poison is not None:
         poison = np.broadcast_to(value.poison, access.shape).reshape(-1)
+        note_origin(block, access.op, value)
     for part in parts:
         if isinstance(part, Run):
             write_run(part, access.dtype, flat, poison)
@@ -249,6 +250,14 @@ def scatter(block: Block, parts: Sequence[Run | Places], access: Access, value: 
             places = shuffled(block, part)
             bad = None if poison is None else poison[places.where]
             write_places(places, access.dtype, flat[places.where], bad)
+
+
+def note_origin(block: Block, op: Op, value: Tile) -> None:
+    """Remember what made the poison that `op` stores, should it be there when the launch ends."""
+    if op not in block.launch.origins:
+        source = block.origin(value, op)
+        if source is not None:
+            block.launch.origins[op] = source
 
 
 # Elements by views

@@ -15,6 +15,7 @@ from reftile.interp.access import (
     Window,
     gather,
     index_of,
+    note_origin,
     offsets_of,
     parts_of,
     parts_of_view,
@@ -285,6 +286,8 @@ def _make_store_view(op: Op, plan: Plan[Block]) -> Apply[Block]:
         data = tile.data if part.is_whole else np.broadcast_to(tile.data, access.shape)[inside]
         part.units[...] = encode(data, dtype)
         if tile.poison is not None or part.buffer.state is not None:
+            if tile.poison is not None:
+                note_origin(block, op, tile)
             _set_window_state(access, view, part, tile, inside)
         block.launch.version += 1
         if event.releases or part.buffer.released:

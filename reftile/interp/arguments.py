@@ -298,7 +298,8 @@ def _view(kernel: Kernel, value: Value, array: _Array, memory: Memory) -> Any:
     if len(shape) != type.rank:
         raise _bad(kernel, f"%{value.name} needs an array of rank {type.rank}, found shape {shape}")
     if 0 in shape:
-        raise _bad(kernel, f"%{value.name} is empty: shape {shape}")
+        hint = "an array without elements has no tiles: skip the launch, or pass its pointer"
+        raise _bad(kernel, f"%{value.name} is empty: shape {shape}", hint=hint)
     for axis, (size, wanted) in enumerate(zip(shape, type.shape, strict=True)):
         if wanted is not None and size != wanted:
             raise _bad(

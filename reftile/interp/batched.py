@@ -303,8 +303,8 @@ def _run_loop(batch: Batch, step: Step[Batch]) -> Ways:
     rows = batch.everyone
     left: list[Part] = []
     inner = batch
-    # Its blocks run together, and none of them writes: memory stays as it is (strong loads, by which
-    # blocks wait for others, are refused).
+    # Its blocks run together, and none of them writes: memory stays as it is. (Strong loads, by
+    # which blocks wait for others, are refused.)
     changes_nothing = all(o.definition.effects in QUIET for o in step.op.walk())
     kept, done = carried, 0
     while rows.size:

@@ -11,10 +11,10 @@ from random import Random
 
 import numpy as np
 
-from reftile.interp.machine import Block, Launch
+from reftile.interp.machine import Block, Launch, origin_note
 from reftile.interp.memory import STORED_POISON, Buffer
 from reftile.interp.schedule import Schedule, run_adversarial, run_program, run_topo
-from reftile.ir.diagnostics import NOWHERE, Diagnosis, ReftileError, ReftileErrors
+from reftile.ir.diagnostics import NOWHERE, Diagnosis, ReftileError, ReftileErrors, Span
 
 Progress = Callable[[int, int], None]
 """`progress(done, total)`: blocks that are done, and of how many; called when one is done, and for
@@ -76,10 +76,13 @@ def _check_output(launch: Launch, buffer: Buffer) -> None:
         return
     offset = int(bad[0])
     writer = launch.shadow(buffer).writer_at(offset)
-    notes = ()
+    notes: tuple[tuple[str, Span | None], ...] = ()
     data: dict[str, object] = {"buffer": buffer.name, "address": buffer.address + offset}
     if writer is not None:
         notes = ((f"stored by block {launch.block_name(writer.block)}", None),)
+        source = launch.origins.get(writer.op)
+        if source is not None:
+            notes = (*notes, origin_note(source))
         data["block"] = launch.block_id(writer.block)
     raise ReftileError(
         Diagnosis(

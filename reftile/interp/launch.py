@@ -157,9 +157,14 @@ def _kernel_of(program: Module | Kernel, name: str | None) -> tuple[Kernel, Modu
     try:
         return program.kernel(name), program
     except KeyError:
-        names = ", ".join(k.name for k in program.kernels) or "none"
-        message = f"there is no kernel `{name}`" if name else "several kernels: name one"
-        raise ReftileError(Diagnosis("launch.kernel", f"{message} (kernels: {names})")) from None
+        names = ", ".join(k.name for k in program.kernels)
+        if not program.kernels:
+            message = "the module has no kernel"
+        elif name:
+            message = f"there is no kernel `{name}` (kernels: {names})"
+        else:
+            message = f"several kernels: name one (kernels: {names})"
+        raise ReftileError(Diagnosis("launch.kernel", message)) from None
 
 
 def _check_schedule(schedule: object, seed: object) -> None:

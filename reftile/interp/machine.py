@@ -31,7 +31,7 @@ from reftile.interp.order import Order, Token
 from reftile.interp.plan import Plan, PlanRegion, Step, scalar_tile
 from reftile.interp.shadow import Shadow, row_of
 from reftile.interp.values import Mask, Tile
-from reftile.ir.core import Op
+from reftile.ir.core import Op, Value
 from reftile.ir.diagnostics import Diagnosis, ReftileError, Span
 from reftile.ir.types import TileType
 
@@ -85,6 +85,7 @@ class Launch:
     waits: by block, the last strong read: what a block that spins is waiting for.
     ready: instances of memory operations that may run (deferred execution only).
     random: in which order the elements of one operation are done; None is the order of the tile.
+    origins: by the operation that stored poison, the one that made it.
     tick: called at each iteration of a loop, so that whoever waits sees that something happens.
     """
 
@@ -105,6 +106,7 @@ class Launch:
     random: Random | None = None
     current: Block | None = None
     done: int = 0
+    origins: dict[Op, Op] = field(default_factory=dict[Op, Op])
     tick: Callable[[], None] | None = None
 
     @property
@@ -179,8 +181,12 @@ class Block:
         hint: str = "",
         op: Op | None = None,
         shape: tuple[int, ...] = (),
+        origin: Sequence[tuple[str, Span | None]] = (),
     ) -> NoReturn:
-        """Raise what is wrong at an element of an operation: the one being executed, or `op`."""
+        """Raise what is wrong at an element of an operation: the one being executed, or `op`.
+
+        origin: notes that say where it comes from.
+        """
         if op is None:
             assert self.step is not None
             op = self.step.op
@@ -193,6 +199,7 @@ class Block:
         if address is not None:
             data["address"] = address
         notes.append((f"in block {self.launch.block_name(self.linear)}", None))
+        notes.extend(origin)
         raise ReftileError(Diagnosis(rule, message, op.span, hint, tuple(notes), data=data))
 
     def report(self, rule: str, message: str, where: Mask) -> None:
@@ -213,22 +220,76 @@ class Block:
             return
         where = np.broadcast_to(poison, tile.data.shape)
         position = int(np.argmax(where.reshape(-1))) if where.ndim else None
+        source = self.origin(tile, op)
         self.fault(
             f"poison.{rule}",
             f"{what} is poison: it has no defined value",
             position,
             None,
-            "poison comes from memory that was never written, a masked or padded element "
-            "without a value, or an undefined result",
+            POISON_HINTS.get(source.definition.effects if source else "", POISON_HINT),
             op,
             where.shape,
+            () if source is None else [origin_note(source)],
         )
+
+    def origin(self, tile: Tile, op: Op | None = None) -> Op | None:
+        """The operation that made the poison of `tile`, an operand of `op` (or what runs now).
+
+        It is the last one on the way to `tile` of which no operand has poison.
+        """
+        op = op if op is not None else (self.step.op if self.step else None)
+        if op is None:
+            return None
+        slots = self.launch.plan.slots
+        seen: set[Value] = set()
+
+        def held(value: Value) -> Tile | None:
+            found = self.env[slots[value]] if value in slots else None
+            found = found.value if type(found) is Cell else found
+            return found if isinstance(found, Tile) else None
+
+        def poisoned(values: Sequence[Value]) -> Value | None:
+            for value in values:
+                found = held(value)
+                if value not in seen and found is not None and found.poison is not None:
+                    return value
+            return None
+
+        value = next((v for v in op.operands if held(v) is tile), None)
+        value = value if value is not None else poisoned(op.operands)
+        while value is not None:
+            seen.add(value)
+            maker = value.owner
+            if not isinstance(maker, Op):
+                return None  # an argument of a region: it was made elsewhere each time
+            before = poisoned(maker.operands)
+            if before is None:
+                return maker
+            value = before
+        return None
 
     def scalar(self, tile: Tile, rule: str, what: str, op: Op | None = None) -> int:
         """The value of a scalar that decides something."""
         if tile.poison is not None:
             self.demand(tile, rule, what, op)
         return int(tile.data.item())
+
+
+POISON_HINT = (
+    "poison comes from memory that was never written, a masked or padded element "
+    "without a value, or an undefined result"
+)
+POISON_HINTS = {
+    "read": "the load gives poison for memory that was never written, and for elements that are "
+    "masked off or outside the view without a padding value",
+    "pure": "the operation is undefined for the operands that it had",
+}
+"""By the effects of the operation that made the poison."""
+
+
+def origin_note(source: Op) -> tuple[str, Span | None]:
+    """A note that names the operation that made poison."""
+    return f"the poison comes from `{source.name}`", source.span
 
 
 # Control
@@ -370,7 +431,7 @@ class _Spin:
         self.version = block.launch.version
         self.count = 0
         self.kept: Sequence[Any] = ()
-        self.kept_version = -1
+        self.kept_version: int = -1
 
     def must_yield(self, before: Sequence[Any], after: Sequence[Any]) -> bool:
         block, version = self.block, self.block.launch.version

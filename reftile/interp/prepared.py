@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from types import CodeType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from reftile.interp.poison import SPREAD, Operand, Spread
-from reftile.interp.values import Mask, Report, Tile
+from reftile.interp.values import Array, Mask, Report, Tile
 from reftile.interp.vocabulary import ENVIRONMENT
 from reftile.ir.core import Op, Region, Value
 from reftile.ir.define import Definition, port_names
@@ -100,6 +100,21 @@ class Prepared:
             return (Tile(np.asarray(results), poison),)
         return tuple(Tile(np.asarray(result), poison) for result in results)
 
+    def _found(self, arrays: Sequence[object], where: Mask) -> str:
+        """What the operands were at the first place of `where`, where they have one."""
+        place = np.unravel_index(int(np.argmax(where)), where.shape) if where.ndim else ()
+        parts: list[str] = []
+        for port, operand in zip(port_names(self.definition.operands), arrays, strict=True):
+            if isinstance(operand, tuple):
+                items = cast("tuple[Array, ...]", operand)
+                if items and all(item.ndim == 0 for item in items):
+                    parts.append(f"{port} = [{', '.join(str(item.item()) for item in items)}]")
+            elif isinstance(operand, np.ndarray):
+                array = cast("Array", operand)
+                if array.ndim == 0 or array.shape == where.shape:
+                    parts.append(f"{port} = {array[place if array.ndim else ()].item()}")
+        return f", found {', '.join(parts)}" if parts else ""
+
     def _check(
         self, case: Case, arrays: Sequence[object], poison: Mask | None, report: Report | None
     ) -> Mask | None:
@@ -111,7 +126,7 @@ class Prepared:
         if not fresh.any():
             return poison
         if report is not None:
-            report(case.rule, case.message, fresh)
+            report(case.rule, case.message + self._found(arrays, fresh), fresh)
         return fresh if poison is None else fresh | poison
 
 

@@ -79,6 +79,8 @@ def _advise_within(launch: Launch, first: Event, second: Event) -> str:
     taken = _taken_token(second.op)
     if taken is None:
         return f"order them: pass token={token} (of line {line}) to {target}"
+    if not taken.name:
+        return f"order them: join {token} (of line {line}) with the token that {target} takes"
     name = f"%{taken.name}"
     return f"order them: pass join_tokens({name}, {token}) to {target}, which takes {name} now"
 

@@ -6513,7 +6513,7 @@ class Extract(Op):
             Undefined(
                 "out_of_range",
                 "part_outside(indices, s, t)",
-                "the indices name a part that the tile does not have",
+                "a tile of {dims(s)} has no such part of {dims(t)}: indices count parts",
             ),
         ),
         levels=("tile", "pipe", "simt"),
@@ -6576,7 +6576,7 @@ class Insert(Op):
             Undefined(
                 "out_of_range",
                 "part_outside(indices, s, t)",
-                "the indices name a part that the tile does not have",
+                "a tile of {dims(s)} has no such part of {dims(t)}: indices count parts",
             ),
         ),
         levels=("tile", "pipe"),

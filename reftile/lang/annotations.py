@@ -71,7 +71,10 @@ ScalarInt64 = Annotated[T, ScalarAnnotation(dtype=int64)]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What is known of a kernel's parameter before a launch. `each` is for tuples and lists."""
+    """What is known of a kernel's parameter before a launch.
+
+    each: for tuples and lists. number: int, float or bool, if it is annotated as just that.
+    """
 
     name: str
     constant: bool = False
@@ -79,6 +82,7 @@ class Parameter:
     array: ArrayAnnotation | None = None
     items: tuple[Parameter, ...] = ()
     each: Parameter | None = None
+    number: str = ""
     pointer: PointerAnnotation | None = None
 
     def item(self, index: int) -> Parameter:
@@ -108,11 +112,15 @@ def read_parameters(function: Callable[..., object]) -> tuple[Parameter, ...]:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise fail(
                 "lang.parameter",
-                f"kernel `{function.__name__}` has the parameter `{parameter}`",
+                f"kernel `{function.__name__}` has the parameter `{_stars(parameter)}{name}`",
                 hint="a kernel has a fixed list of parameters; pass a tuple for several values",
             )
         parameters.append(_read(name, hints.get(name, parameter.annotation), False))
     return tuple(parameters)
+
+
+def _stars(parameter: inspect.Parameter) -> str:
+    return "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
 
 
 _KINDS = (ArrayAnnotation, ScalarAnnotation, ListAnnotation, PointerAnnotation)
@@ -151,4 +159,5 @@ def _read(name: str, hint: object, constant: bool) -> Parameter:
             return Parameter(name, constant, each=_read(name, args[0], constant))
         return Parameter(name, constant, items=tuple(_read(name, a, constant) for a in args))
     pointer = next((m for m in metadata if isinstance(m, PointerAnnotation)), None)
-    return Parameter(name, constant, scalar, array, pointer=pointer)
+    number = inner.__name__ if inner in (int, float, bool) else ""
+    return Parameter(name, constant, scalar, array, pointer=pointer, number=number)

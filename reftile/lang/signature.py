@@ -213,6 +213,13 @@ def _specialise(
             return _pointer(parameter, parameter.pointer.dtype, array, values)
         return _array(parameter, array, group, values)
     if argument is None:
+        if parameter.scalar is not None or parameter.number:
+            kind = parameter.scalar.dtype.name if parameter.scalar is not None else parameter.number
+            raise fail(
+                "lang.argument",
+                f"`{parameter.name}` is annotated as {kind}, found None",
+                hint="pass a number, or annotate it as one that may be None",
+            )
         return ConstantSpec(parameter.name, None)
     return _scalar(parameter, argument, values)
 

@@ -8,14 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import prod
+from math import inf, isfinite, prod
 from typing import Any, Protocol
+
+import numpy as np
 
 from reftile.ir.attributes import Attribute, Dense, element_bits
 from reftile.ir.build import Builder
 from reftile.ir.core import Block, Kernel, Op, Value
 from reftile.ir.diagnostics import Diagnosis, ReftileError, Span
+from reftile.ir.dtypes import F64
 from reftile.ir.dtypes import DType as ElementType
+from reftile.ir.numbers import convert
 from reftile.ir.ops import OPS
 from reftile.ir.types import LARGEST_RANK, LARGEST_TILE, TileType, Type
 from reftile.lang.captures import Captures
@@ -184,8 +188,26 @@ class Trace:
         elif dtype.is_int:
             number = self._wrap(int(number), dtype)
         else:
-            number = float(number)
+            number = self._round(number, dtype)
         return self.op("constant", types=[type], value=_dense(number, type)).results[0]
+
+    def _round(self, number: Number, dtype: DType) -> float:
+        """The number as a float that stays finite in `dtype`, if it is finite."""
+        try:
+            value = float(number)
+        except OverflowError:
+            value = inf
+        element = dtype.element
+        if isinstance(number, float) and not isfinite(number):
+            return value
+        if abs(value) > element.max_finite and not _rounds_to_finite(value, element):
+            raise self.error(
+                "constant.range",
+                f"{value:g} does not fit {dtype.name}",
+                f"the greatest finite {dtype.name} is {element.max_finite:g}; "
+                'for infinity write float("inf")',
+            )
+        return value
 
     def _wrap(self, number: int, dtype: DType) -> int:
         low = -(1 << (dtype.bits - 1)) if dtype.signed else 0
@@ -272,6 +294,11 @@ def static_number(value: object) -> Number | None:
     if isinstance(value, Tile):
         return value.constant
     return None
+
+
+def _rounds_to_finite(value: float, element: ElementType) -> bool:
+    """True if a number beyond the greatest of a format is near enough to be rounded to it."""
+    return isfinite(value) and bool(np.isfinite(convert(np.asarray([value]), F64, element)[0]))
 
 
 def _index_of(value: object) -> int | None:
