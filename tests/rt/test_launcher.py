@@ -146,6 +146,38 @@ def test_torch_tensors_are_read_by_their_own_attributes(
     assert len(fake.launches) == 3
 
 
+def test_launches_that_repeat_are_kept_ready_and_stay_exact(
+    fake: FakeDriver, maps: list[tuple[Any, ...]]
+) -> None:
+    launch = make()
+    wanted: list[tuple[Any, ...]] = []
+    for turn in range(4):
+        for m in (256, 128):
+            for scale in (0.0, -0.0, float("nan"), 0.5):
+                for grid, stream in (((2,), 0), ((4,), 0), ([4, 1], 3)):
+                    launch(grid, [bf16(4096, (m, 64)), Array(512), m, 64, scale], stream)
+                    bits = struct.pack("<f", scale)
+                    wanted.append(((grid[0], 1, 1), stream, struct.pack("<i", m), bits))
+        assert turn < 2 or fake.calls.count("cuLaunchKernelEx") == 24 * (turn + 1)
+    found = [(f.grid, f.stream, f.parameters[1], f.parameters[3]) for f in fake.launches]
+    assert found == wanted
+
+
+def test_launches_that_never_repeat_keep_little(
+    fake: FakeDriver, maps: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher, "KEPT", 10)
+    monkeypatch.setattr(launcher, "KEPT_BLOCKS", 4)
+    launch = make()
+    for i in range(100):
+        for _ in range(3):
+            launch((2,), [bf16(4096), Array(512), 256, 64, float(i)])
+    assert len(fake.launches) == 300
+    assert [struct.unpack("<f", f.parameters[3])[0] for f in fake.launches[::3]] == [*range(100)]
+    assert len(launch._blocks) <= 4  # pyright: ignore[reportPrivateUsage]
+    assert len(launch._seen) <= 10  # pyright: ignore[reportPrivateUsage]
+
+
 def test_grids_and_streams_are_set_when_they_change(
     fake: FakeDriver, maps: list[tuple[Any, ...]]
 ) -> None:
