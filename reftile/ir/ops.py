@@ -6675,6 +6675,31 @@ class Gather(Op):
         return cast("int", self.attributes["axis"])
 
 
+class ChangeLayout(Op):
+    """The same tile, held in other registers and lanes."""
+
+    __slots__ = ()
+    name = "change_layout"
+    definition = Definition(
+        name="change_layout",
+        summary="The same tile, held in other registers and lanes.",
+        operands_text="source: tile[*s; T]",
+        results_text="result: tile[*s; T]",
+        levels=("pipe", "simt"),
+        meaning="same(source)",
+        accuracy="exact",
+        poison="structural",
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+
 class ThreadId(Op):
     """The number of this thread in its block."""
 
@@ -6927,7 +6952,7 @@ class ArriveMbarrier(Op):
         name="arrive_mbarrier",
         summary="Arrive, and announce bytes.",
         operands_text="address: tile[; i32]",
-        attributes_text="bytes: int = 0, cluster: unit, order: handover = release",
+        attributes_text="bytes: int = 0, cluster: unit, order: handover = release, after_copies: unit",
         levels=("simt",),
         effects="barrier",
         poison="address",
@@ -6949,6 +6974,10 @@ class ArriveMbarrier(Op):
     @property
     def order(self) -> str:
         return cast("str", self.attributes.get("order", "release"))
+
+    @property
+    def after_copies(self) -> bool:
+        return cast("bool", self.attributes.get("after_copies", False))
 
 
 class WaitMbarrier(Op):
@@ -7142,6 +7171,66 @@ class StoreVector(Op):
         return cast("str", self.attributes["space"])
 
 
+class LoadVector(Op):
+    """Load the registers of a fragment, some that follow each other at a time."""
+
+    __slots__ = ()
+    name = "load_vector"
+    definition = Definition(
+        name="load_vector",
+        summary="Load the registers of a fragment, some that follow each other at a time.",
+        operands_text="addresses*: tile[; _], inside*: tile[; i1]",
+        attributes_text="count: int, which: int[], offsets: int[], guards: int[] = [], fill?: padding, space: memory_space",
+        results_text="result: tile[*s; T]",
+        rules=(
+            Rule(
+                "instructions",
+                "len(which) == len(offsets) and len(guards) in (0, len(which))",
+                "`which` and `offsets`, and `guards` if there are any, have an entry for each instruction",
+            ),
+        ),
+        levels=("simt",),
+        effects="read",
+        poison="memory",
+    )
+
+    @property
+    def addresses(self) -> tuple[Value, ...]:
+        return cast("tuple[Value, ...]", self.arguments[0])
+
+    @property
+    def inside(self) -> tuple[Value, ...]:
+        return cast("tuple[Value, ...]", self.arguments[1])
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def count(self) -> int:
+        return cast("int", self.attributes["count"])
+
+    @property
+    def which(self) -> tuple[int, ...]:
+        return cast("tuple[int, ...]", self.attributes["which"])
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        return cast("tuple[int, ...]", self.attributes["offsets"])
+
+    @property
+    def guards(self) -> tuple[int, ...]:
+        return cast("tuple[int, ...]", self.attributes.get("guards", ()))
+
+    @property
+    def fill(self) -> str | None:
+        return cast("str | None", self.attributes.get("fill", None))
+
+    @property
+    def space(self) -> str:
+        return cast("str", self.attributes["space"])
+
+
 class StoreMatrix(Op):
     """Store four 8x8 matrices of 16-bit elements, a row of 16 bytes at the address of each lane."""
 
@@ -7327,6 +7416,30 @@ class WaitBulk(Op):
     @property
     def until(self) -> str:
         return cast("str", self.attributes.get("until", "visible"))
+
+
+class PrefetchTensor(Op):
+    """Bring a box of a tensor nearer."""
+
+    __slots__ = ()
+    name = "prefetch_tensor"
+    definition = Definition(
+        name="prefetch_tensor",
+        summary="Bring a box of a tensor nearer.",
+        operands_text="map: tensor_map, index*: tile[; i32]",
+        levels=("simt",),
+        effects="async",
+        poison="none",
+        targets=("sm_90a",),
+    )
+
+    @property
+    def map(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def index(self) -> tuple[Value, ...]:
+        return cast("tuple[Value, ...]", self.arguments[1])
 
 
 class PrefetchTensorMap(Op):
@@ -8047,6 +8160,7 @@ OPS: dict[str, type[Op]] = {
     "extract": Extract,
     "insert": Insert,
     "gather": Gather,
+    "change_layout": ChangeLayout,
     "thread_id": ThreadId,
     "lane_id": LaneId,
     "warp_id": WarpId,
@@ -8067,12 +8181,14 @@ OPS: dict[str, type[Op]] = {
     "load_shared": LoadShared,
     "store_shared": StoreShared,
     "store_vector": StoreVector,
+    "load_vector": LoadVector,
     "store_matrix": StoreMatrix,
     "load_matrix": LoadMatrix,
     "load_tensor": LoadTensor,
     "store_tensor": StoreTensor,
     "commit_bulk": CommitBulk,
     "wait_bulk": WaitBulk,
+    "prefetch_tensor": PrefetchTensor,
     "prefetch_tensor_map": PrefetchTensorMap,
     "copy_async": CopyAsync,
     "commit_async": CommitAsync,
