@@ -42,6 +42,7 @@ from reftile.lang.pipe.building import elected, recompute, when
 from reftile.lang.pipe.common import error
 from reftile.lang.pipe.copying import CopyAhead, start_copy
 from reftile.lang.pipe.shared import wait_for_products
+from reftile.lang.source import leaves_loop
 from reftile.lang.trace import Trace, static_number
 from reftile.lang.values import Tile, Token, Undefined
 
@@ -106,6 +107,13 @@ class Pipeline(ForeignLoop):
         shape = shape_of(t)
         if shape.home is None:
             raise frame.error(node, "pipe.grid", "`Pipelined` belongs into `with Kernel(...)`")
+        if leaves_loop(node.body, ast.Break) or leaves_loop(node.body, ast.Continue):
+            raise frame.error(
+                node.iter,
+                "pipe.pipelined",
+                "an iteration of a `Pipelined` loop cannot be left by `break` or `continue`",
+                "its copies are under way already: decide with `if`, or loop over range(...)",
+            )
         tracing = _Tracing(t, shape, self, _Ring.of(shape, node, self.stages))
         counter = node.target.id
 
@@ -154,7 +162,12 @@ class _Tracing:
         finally:
             self.shape.loop = outer
         if outcome is not Flow.NEXT:
-            raise error(t, "pipelined", "a `Pipelined` loop cannot be left early")
+            raise error(
+                t,
+                "pipelined",
+                "a `Pipelined` loop cannot be left by `return`",
+                "leave it by its end; loop over range(...) where that is not possible",
+            )
         self.copies = [cast("CopyAhead", c) for c in state.copies]
         if not self.copies:
             return outcome
