@@ -212,7 +212,7 @@ def _lend(array: object) -> None:
 
 
 def _bind(
-    key: bytes, symbol: str, grid: tuple[int, int, int], parameters: int
+    key: bytes, symbol: str, grid: tuple[int, int, int], parameters: int | None
 ) -> Callable[[], None]:
     if not _hosts:
         raise fail(
@@ -227,12 +227,14 @@ def _bind(
 
 
 def _read_arguments(
-    kernel: Kernel, parameters: int, spans: list[Span], driver: HostDriver
+    kernel: Kernel, parameters: int | None, spans: list[Span], driver: HostDriver
 ) -> list[Any]:
     """The arguments behind the pointers that a launch passes.
 
     kernel.arguments: pointers and numbers, as cuTile's calling convention has them.
     """
+    if not parameters:
+        return []
     pointers = (ctypes.c_void_p * len(kernel.arguments)).from_address(parameters)
     args: list[Any] = []
     for value, pointer in zip(kernel.arguments, pointers, strict=True):

@@ -32,9 +32,9 @@ ATTRIBUTES = {16: 4, 38: 1 << 20, 97: 232448}
 POINTER_CONTEXT = 1
 CONTEXT, DEVICE = 0xC0DE, 0
 
-Bind = Callable[[bytes, str, tuple[int, int, int], int], Callable[[], None]]
+Bind = Callable[[bytes, str, tuple[int, int, int], int | None], Callable[[], None]]
 """`bind(key, symbol, grid, parameters)`: what runs a launch; `parameters` is the address of the
-array of pointers to the arguments, which are read at once."""
+array of pointers to the arguments, which are read at once, or None if there are none."""
 
 
 class LaunchConfig(ctypes.Structure):

@@ -15,6 +15,7 @@ interpreter with every check on; tensors that they put on "cuda" are on the CPU.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
@@ -57,14 +58,11 @@ class Setting:
         self.stack.close()
 
 
-_kept: list[Setting] = []
-"""The setting of a child, open until the process ends."""
-
-
 def start_in_child() -> None:
     """Set a process up that a test started; called as that process begins."""
     options = json.loads(os.environ[CHILD])
-    _kept.append(Setting(options["forgive"], tuple(options["architecture"])))
+    setting = Setting(options["forgive"], tuple(options["architecture"]))
+    atexit.register(setting.close)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

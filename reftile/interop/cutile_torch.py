@@ -16,6 +16,9 @@ from typing import Any
 
 from reftile.interop.cutile_driver import ATTRIBUTES, HostDriver
 
+LOOKING = {"__get__", "data_ptr", "dim", "element_size", "numel", "size", "stride"}
+"""What a recorded graph may do with tensors besides launches: nothing is computed."""
+
 _CUDA = re.compile(r"cuda(:\d+)?")
 
 
@@ -64,10 +67,10 @@ def _make_mode(torch: Any, driver: HostDriver) -> object:
             named = dict(kwargs or {})
             if func is torch.Tensor.cuda:
                 return args[0]
-            if driver.captured is not None and getattr(func, "__name__", "") != "__get__":
+            name = str(getattr(func, "__name__", func))
+            if driver.captured is not None and name not in LOOKING:
                 raise RuntimeError(
-                    f"torch.{getattr(func, '__name__', func)} in a recorded graph: "
-                    "only launches of cuTile are recorded on the host"
+                    f"torch.{name} in a recorded graph: only launches of cuTile are recorded here"
                 )
             if "device" in named:
                 named["device"] = on_cpu(named["device"])

@@ -18,10 +18,11 @@ from pathlib import Path
 
 from reftile.interop.cursor import Cursor
 from reftile.interop.sections import DEBUG, Container, read_table
-from reftile.ir.diagnostics import NOWHERE, Source, Span
+from reftile.ir.diagnostics import NOWHERE, ReftileError, Source, Span
 
 COMPILE_UNIT, FILE, LEXICAL_BLOCK, LOCATION, SUBPROGRAM, CALL_SITE = range(1, 7)
-DEEPEST_CALL = 64
+DEEPEST_CALL = 1024
+"""cuTile inlines at most 1,000 calls into one another."""
 LARGEST_SOURCE_BYTES = 4 << 20
 LARGEST_COLUMN = 1 << 16
 READ_SUFFIXES = frozenset({".py", ".tile"})
@@ -74,13 +75,35 @@ class DebugInfo:
                 raise cursor.error("debug", f"debug entry {index} does not exist", start)
             yield self.span(index)
 
-    def span(self, index: int, depth: int = 0) -> Span:
+    def span(self, index: int) -> Span:
         """Return the span of a debug entry; NOWHERE for 0 and what is no place."""
-        found = self.spans.get(index)
-        if found is None:
-            found = self._read(index, depth) if index else NOWHERE
-            self.spans[index] = found
-        return found
+        waiting, inside = [index], set[int]()
+        while waiting:
+            last = waiting[-1]
+            missing = [i for i in self._call(last) if i not in self.spans]
+            if last in self.spans or not missing:
+                inside.discard(waiting.pop())
+                if last not in self.spans:
+                    self.spans[last] = self._read(last) if last else NOWHERE
+            else:
+                inside.add(last)
+                if len(inside) > DEEPEST_CALL or not inside.isdisjoint(missing):
+                    raise self._too_deep(last)
+                waiting.extend(missing)
+        return self.spans[index]
+
+    def _call(self, index: int) -> tuple[int, ...]:
+        """The entries that a call site stands for: what is called, and from where."""
+        if not index or index in self.spans:
+            return ()
+        cursor = self._entry(index)
+        if cursor.number() != CALL_SITE:
+            return ()
+        return self._reference(cursor), self._reference(cursor)
+
+    def _too_deep(self, index: int) -> ReftileError:
+        message = f"calls are nested deeper than {DEEPEST_CALL}, or in a circle"
+        return self._entry(index).error("debug", message)
 
     def _entry(self, index: int) -> Cursor:
         item = self.items[index - 1]
@@ -92,11 +115,9 @@ class DebugInfo:
     def _string(self, cursor: Cursor) -> str:
         return self.strings[cursor.choice(len(self.strings), "string")]
 
-    def _read(self, index: int, depth: int) -> Span:
+    def _read(self, index: int) -> Span:
         cursor = self._entry(index)
         start = cursor.position
-        if depth > DEEPEST_CALL:
-            raise cursor.error("debug", f"calls are nested deeper than {DEEPEST_CALL}", start)
         tag = cursor.number()
         match tag:
             case 4:
@@ -107,10 +128,10 @@ class DebugInfo:
                 name = self._file(self._reference(cursor))
                 return self._place(name, cursor.number(), 0) if name else NOWHERE
             case 6:
-                callee = self.span(self._reference(cursor), depth + 1)
-                caller = self.span(self._reference(cursor), depth + 1)
+                callee = self.spans[self._reference(cursor)]
+                caller = self.spans[self._reference(cursor)]
                 if _calls(caller) + _calls(callee) > DEEPEST_CALL:
-                    raise cursor.error("debug", f"calls are nested deeper than {DEEPEST_CALL}")
+                    raise self._too_deep(index)
                 return _called(callee, caller) if caller is not NOWHERE else callee
             case 0 | 1 | 2 | 3:
                 return NOWHERE

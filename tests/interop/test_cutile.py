@@ -70,6 +70,22 @@ def beyond(a, b):  # type: ignore[no-untyped-def]
     ct.scatter(b, ct.arange(4, dtype=ct.int32) + 2, ct.gather(a, ct.arange(4, dtype=ct.int32)))
 
 
+def descend(value, depth):  # type: ignore[no-untyped-def]
+    if depth > 0:
+        value = descend(value, depth - 1) + 1
+    return value
+
+
+@ct.kernel
+def deep(a, depth: ct.Constant[int]):  # type: ignore[no-untyped-def]
+    ct.store(a, (0,), descend(ct.load(a, (0,), (1,)), depth))
+
+
+@ct.kernel
+def nothing():  # type: ignore[no-untyped-def]
+    pass
+
+
 def floats(count: int) -> Any:
     return np.arange(count, dtype=np.float32)
 
@@ -118,6 +134,17 @@ def test_lists_of_arrays_lead_to_their_memory() -> None:
     a, b, out = floats(32), floats(32) * 10, np.zeros(16, np.float32)
     cutile.run(total, 1, ([a[:16], b[16:]], out, 16))
     assert np.array_equal(out, a[:16] + b[16:])
+
+
+def test_calls_may_be_deep() -> None:
+    a = floats(1)
+    cutile.run(deep, 1, (a, 200))
+    assert a[0] == 200
+
+
+def test_a_kernel_may_take_nothing() -> None:
+    report: Any = cutile.run(nothing, (2, 3))
+    assert report.blocks == 6
 
 
 def test_a_program_launches_on_the_host_while_the_context_lasts() -> None:
