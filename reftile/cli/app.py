@@ -15,6 +15,7 @@ import reftile.cli.explore as exploring
 import reftile.cli.interop as interop
 import reftile.cli.run as running
 from reftile.cli.output import BAD_INPUT, OUR_FAULT, STOPPED, UNSUPPORTED, Exit, Output
+from reftile.interp.schedule import Schedule
 from reftile.ir.diagnostics import Bug, ReftileError, fail
 
 EPILOG = (
@@ -82,6 +83,10 @@ def check(
     schedules: Annotated[
         int, typer.Option(min=0, help="Random schedules to try besides the fixed ones.")
     ] = 4,
+    schedule: Annotated[
+        Schedule | None,
+        typer.Option(help="Run under this schedule only, with as many seeds as --schedules says."),
+    ] = None,
     seed: Seed = 0,
     verify_only: Annotated[
         bool, typer.Option("--verify-only", help="Do not run the kernel.")
@@ -90,7 +95,7 @@ def check(
 ) -> None:
     """Run a kernel with every check on, under several schedules, and report what is wrong."""
     request = running.Request(where, arguments or [], grid, const or [], seed)
-    running.check(Output(json), request, schedules, verify_only)
+    running.check(Output(json), request, schedules, verify_only, schedule)
 
 
 @app.command(

@@ -272,8 +272,14 @@ def _number(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else "-"
 
 
-def check(output: Output, request: Request, schedules: int, verify_only: bool) -> None:
-    """Run under several schedules with every check on.
+def check(
+    output: Output,
+    request: Request,
+    schedules: int,
+    verify_only: bool,
+    only: Schedule | None = None,
+) -> None:
+    """Run under several schedules with every check on; or under one, with several seeds.
 
     Raises:
         Exit: with code 1, after printing the findings.
@@ -283,8 +289,10 @@ def check(output: Output, request: Request, schedules: int, verify_only: bool) -
         return
     loaded = load(request)
     plans: list[tuple[Schedule, int]] = [("program", 0), ("adversarial", request.seed)]
-    for i in range(schedules):
-        plans.append(("topo", request.seed + i))
+    if only is not None:
+        plans = []
+    for i in range(max(schedules, only is not None)):
+        plans.append((only or "topo", request.seed + i))
     findings: list[Diagnosis] = []
     first: dict[str, NDArray[Any]] | None = None
     with progress_bar(loaded.name) as progress:
@@ -303,7 +311,7 @@ def check(output: Output, request: Request, schedules: int, verify_only: bool) -
             different = [] if first is None else _different(first, arrays)
             first = first if first is not None else arrays
             if different:
-                findings.append(_order_matters(different, schedule, seed))
+                findings.append(_order_matters(different, plans[0], schedule, seed))
                 break
     _report_findings(output, loaded.name, findings, plans)
 
@@ -318,12 +326,13 @@ def _different(left: dict[str, NDArray[Any]], right: dict[str, NDArray[Any]]) ->
     return [name for name in left if left[name].tobytes() != right[name].tobytes()]
 
 
-def _order_matters(names: list[str], schedule: str, seed: int) -> Diagnosis:
+def _order_matters(names: list[str], first: tuple[str, int], schedule: str, seed: int) -> Diagnosis:
+    before = first[0] if first[0] == "program" else f"{first[0]} (seed {first[1]})"
     message = (
-        f"{', '.join(names)} differ between the schedules program and {schedule} (seed {seed})"
+        f"{', '.join(names)} differ between the schedules {before} and {schedule} (seed {seed})"
     )
     hint = (
-        "atomics depend on order where their results are used or are floats; "
+        "relaxed loads and atomics depend on order where their results are used or are floats; "
         "if the kernel has none, this is a fault of reftile to report"
     )
     return Diagnosis("check.order", message, hint=hint, severity="warning")

@@ -169,7 +169,7 @@ def touch(block: Block, access: Access, event: Event, part: Run | Places, reads:
     strong = access.scope >= 0
     if strong:
         _remember_wait(block, access, buffer, part)
-    if event.acquires and buffer.released:
+    if event.acquires and buffer.released and block.launch.histories is None:
         block.launch.order.acquire(event, buffer.released, offsets_of(part).tolist())
     shadow = block.launch.shadow(buffer)
     try:
@@ -225,6 +225,13 @@ def gather(parts: Sequence[Run | Places], access: Access, padding: Array | float
         poison[where] = False if bad is None else bad
     bad = poison.reshape(access.shape) if poison.any() else None
     return Tile(data.reshape(access.shape), bad)
+
+
+def as_places(part: Run | Places) -> Places:
+    """A run as places."""
+    if isinstance(part, Places):
+        return part
+    return Places(part.buffer, offsets_of(part), np.arange(part.count), part.size_bytes)
 
 
 def shuffled(block: Block, places: Places) -> Places:

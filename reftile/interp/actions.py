@@ -13,6 +13,7 @@ import numpy as np
 from reftile.interp.access import (
     Access,
     Window,
+    as_places,
     gather,
     index_of,
     note_origin,
@@ -21,6 +22,7 @@ from reftile.interp.access import (
     parts_of_view,
     pointee,
     scatter,
+    shuffled,
     touch,
     touch_window,
     window_of,
@@ -29,6 +31,7 @@ from reftile.interp.access import (
 from reftile.interp.assumptions import make_assume
 from reftile.interp.atomics import ATOMICS
 from reftile.interp.formatting import format_tiles
+from reftile.interp.histories import Seen, patched
 from reftile.interp.machine import Block
 from reftile.interp.memory import STORED_POISON, Places, Run
 from reftile.interp.order import ROOT, Event, join
@@ -161,9 +164,11 @@ def _make_load_ptr(op: Op, plan: Plan[Block]) -> Apply[Block]:
         source, mask, padding, token = values
         event = access.begin(block, token)
         parts = parts_of(block, access, source, mask)
+        seen = _find(block, access, event, parts)
         for part in parts:
             touch(block, access, event, part, True)
         tile = gather(parts, access, None if padding is None else padding.data)
+        tile = tile if seen is None else patched(tile, seen, access.dtype)
         if padding is not None and padding.poison is not None and mask is not None:
             poison = np.broadcast_to(padding.poison, access.shape) & ~mask.data
             if tile.poison is not None:
@@ -189,15 +194,52 @@ def _make_store_ptr(op: Op, plan: Plan[Block]) -> Apply[Block]:
         parts = parts_of(block, access, destination, mask)
         for part in parts:
             touch(block, access, event, part, False)
-        scatter(block, parts, access, value)
+        _put(block, access, event, parts, value)
         _publish(block, event, parts)
         return (access.end(block, event),)
 
     return apply
 
 
+def _find(block: Block, access: Access, event: Event, parts: Sequence[Run | Places]) -> Seen | None:
+    """What a strong load finds under the schedule `view`; None where it is what memory holds."""
+    histories = block.launch.histories
+    if histories is None or access.scope < 0 or _has_halves(parts):
+        return None
+    seen, stale = histories.read(block.launch.order, event, parts)
+    # Looking again may show something else: a block that spins is not stuck.
+    block.launch.version += stale
+    return seen
+
+
+def _has_halves(parts: Sequence[Run | Places]) -> bool:
+    return any(isinstance(part, Places) and part.nibble is not None for part in parts)
+
+
+def _put(
+    block: Block, access: Access, event: Event, parts: Sequence[Run | Places], value: Tile
+) -> None:
+    """Store a tile; under the schedule `view`, strong elements go anywhere in their histories."""
+    histories = block.launch.histories
+    if histories is None or access.scope < 0 or _has_halves(parts):
+        scatter(block, parts, access, value)
+        return
+    flat = np.broadcast_to(value.data, access.shape).reshape(-1)
+    poison = None
+    if value.poison is not None:
+        poison = np.broadcast_to(value.poison, access.shape).reshape(-1)
+    for part in parts:
+        places = shuffled(block, as_places(part))
+        bad = None if poison is None else poison[places.where]
+        histories.write(block.launch.order, event, places, access.dtype, flat[places.where], bad)
+
+
 def _publish(block: Block, event: Event, parts: Sequence[Run | Places]) -> None:
     block.launch.version += 1
+    histories = block.launch.histories
+    if histories is not None and event.scope < 0:
+        for part in parts:
+            histories.forget(part.buffer, offsets_of(part), part.size_bytes)
     for part in parts:
         if part.buffer.released or event.releases:
             block.launch.order.publish(
@@ -218,12 +260,15 @@ def _make_load_view(op: Op, plan: Plan[Block]) -> Apply[Block]:
         view, token = values[0], values[-1]
         index = index_of(block, access, view, values[1:-1])
         event = access.begin(block, token)
-        part = window_of(view, index)
+        part = None if _has_history(block, access) else window_of(view, index)
         if part is None:
             parts = parts_of_view(block, access, view, index)
+            seen = _find(block, access, event, parts)
             for places in parts:
                 touch(block, access, event, places, True)
-            return gather(parts, access, padding), access.end(block, event)
+            data = gather(parts, access, padding)
+            data = data if seen is None else patched(data, seen, access.dtype)
+            return data, access.end(block, event)
         touch_window(block, access, event, view, part, True)
         data = decode(part.units.copy(), dtype)
         poison = _window_poison(view, part)
@@ -232,6 +277,10 @@ def _make_load_view(op: Op, plan: Plan[Block]) -> Apply[Block]:
         return Tile(data, poison), access.end(block, event)
 
     return with_inbounds(op, access, apply)
+
+
+def _has_history(block: Block, access: Access) -> bool:
+    return block.launch.histories is not None and access.scope >= 0
 
 
 def _window_poison(view: TileView, part: Window) -> Mask | None:
@@ -273,12 +322,12 @@ def _make_store_view(op: Op, plan: Plan[Block]) -> Apply[Block]:
         tile, view, token = values[0], values[1], values[-1]
         index = index_of(block, access, view, values[2:-1])
         event = access.begin(block, token)
-        part = window_of(view, index)
+        part = None if _has_history(block, access) else window_of(view, index)
         if part is None:
             parts = parts_of_view(block, access, view, index)
             for places in parts:
                 touch(block, access, event, places, False)
-            scatter(block, parts, access, tile)
+            _put(block, access, event, parts, tile)
             _publish(block, event, parts)
             return (access.end(block, event),)
         touch_window(block, access, event, view, part, False)
@@ -290,6 +339,9 @@ def _make_store_view(op: Op, plan: Plan[Block]) -> Apply[Block]:
                 note_origin(block, op, tile)
             _set_window_state(access, view, part, tile, inside)
         block.launch.version += 1
+        if block.launch.histories is not None:
+            offsets = view.grid.offsets(part.index, part.extents)
+            block.launch.histories.forget(part.buffer, offsets, dtype.storage.itemsize)
         if event.releases or part.buffer.released:
             offsets = view.grid.offsets(part.index, part.extents).tolist()
             block.launch.order.publish(event, part.buffer.released, offsets, False)

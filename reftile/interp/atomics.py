@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reftile.interp.access import (
     Access,
+    as_places,
     check_rights,
     index_of,
-    offsets_of,
     parts_of,
     parts_of_view,
     pointee,
@@ -26,6 +26,7 @@ from reftile.interp.access import (
     touch,
     with_inbounds,
 )
+from reftile.interp.histories import Entry
 from reftile.interp.machine import Block
 from reftile.interp.memory import Places, Run, read_places, write_places
 from reftile.interp.order import Event, Raced
@@ -85,12 +86,6 @@ def rounds(offsets: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
         yield ranked[turn == k]
 
 
-def _as_places(part: Run | Places) -> Places:
-    if isinstance(part, Places):
-        return part
-    return Places(part.buffer, offsets_of(part), np.arange(part.count), part.size_bytes)
-
-
 def _subset(places: Places, chosen: NDArray[np.int64] | Mask) -> Places:
     return Places(places.buffer, places.offsets[chosen], places.where[chosen], places.size_bytes)
 
@@ -115,8 +110,12 @@ def update(
     old = np.zeros(access.size, access.dtype.carrier)
     old_bad = np.ones(access.size, np.bool_)
     for part in parts:
+        all_places = shuffled(block, as_places(part))
+        if block.launch.histories is not None:
+            _update_history(block, access, event, all_places, (data, bad), mode, (old, old_bad))
+            touch(block, access, event, part, True)
+            continue
         touch(block, access, event, part, True)
-        all_places = shuffled(block, _as_places(part))
         for chosen in rounds(all_places.offsets):
             places = _subset(all_places, chosen)
             before, poison = read_places(places, access.dtype)
@@ -135,6 +134,30 @@ def update(
             block.launch.order.publish(event, buffer.released, all_places.offsets.tolist(), True)
     poison = old_bad.reshape(access.shape) if old_bad.any() else None
     return Tile(old.reshape(access.shape), poison)
+
+
+def _update_history(
+    block: Block,
+    access: Access,
+    event: Event,
+    places: Places,
+    argument: tuple[Array, Mask | None],
+    mode: str,
+    old: tuple[Array, Mask],
+) -> None:
+    """Do a read-modify-write on histories, element by element; fill in the old values."""
+    histories, (data, bad), dtype = block.launch.histories, argument, access.dtype
+    assert histories is not None
+
+    def change(index: int, source: Entry) -> tuple[Array, Mask | None]:
+        where = int(places.where[index])
+        after = combine(mode, source.value(dtype), data[where : where + 1], dtype)
+        spoiled = (bad is not None and bool(bad[where])) or (source.is_poison and mode != "xchg")
+        return after, np.array([True]) if spoiled else None
+
+    block.launch.version += 1
+    for where, entry in histories.exchange(block.launch.order, event, places, dtype, change):
+        old[0][where], old[1][where] = entry.value(dtype)[0], entry.is_poison
 
 
 def _make_rmw(op: Op, plan: Plan[Block]) -> Apply[Block]:
@@ -185,9 +208,14 @@ def _make_cas(op: Op, plan: Plan[Block]) -> Apply[Block]:
         event = access.begin(block, token)
         old, old_bad = (a if a is None else a.copy() for a in _flat(expected, access.shape))
         for part in parts_of(block, access, pointers, mask):
-            places = shuffled(block, _as_places(part))
+            places = shuffled(block, as_places(part))
             check_rights(block, access, places.buffer, True)
             block.launch.waits[block.linear] = op, places.buffer, int(places.offsets[0])
+            if block.launch.histories is not None:
+                assert old is not None
+                swapped = _swap_history(block, access, event, places, (expected, value), old)
+                _record_swap(block, access, event, places, swapped)
+                continue
             if event.acquires and places.buffer.released:
                 block.launch.order.acquire(event, places.buffer.released, places.offsets.tolist())
             swapped = np.zeros(places.offsets.size, np.bool_)
@@ -206,6 +234,43 @@ def _make_cas(op: Op, plan: Plan[Block]) -> Apply[Block]:
     return apply
 
 
+def _swap_history(
+    block: Block,
+    access: Access,
+    event: Event,
+    places: Places,
+    operands: tuple[Tile, Tile],
+    old: Array,
+) -> Mask:
+    """Compare and swap on histories; fill in the old values, and give where they were replaced."""
+    (wanted, wanted_bad), (new, new_bad) = (_flat(t, access.shape) for t in operands)
+    histories, dtype = block.launch.histories, access.dtype
+    swapped = np.zeros(places.offsets.size, np.bool_)
+    assert histories is not None
+
+    def change(index: int, source: Entry) -> tuple[Array, Mask | None] | None:
+        where = int(places.where[index])
+        if source.is_poison or (wanted_bad is not None and wanted_bad[where]):
+            _fault_compare(block, access)
+        before = encode(source.value(dtype), dtype)
+        swapped[index] = bool(np.all(before == encode(wanted[where : where + 1], dtype)))
+        bad = None if new_bad is None else new_bad[where : where + 1]
+        return (new[where : where + 1], bad) if swapped[index] else None
+
+    block.launch.version += 1
+    for where, entry in histories.exchange(block.launch.order, event, places, dtype, change):
+        old[where] = entry.value(dtype)[0]
+    return swapped
+
+
+def _fault_compare(block: Block, access: Access) -> NoReturn:
+    block.fault(
+        "poison.compare",
+        f"`{access.op.name}` compares with memory or a value that is poison",
+        hint="store the element, and order the store before this operation",
+    )
+
+
 def _swap(
     block: Block, access: Access, places: Places, operands: tuple[Tile, Tile]
 ) -> tuple[Array, Mask]:
@@ -213,11 +278,7 @@ def _swap(
     (wanted, wanted_bad), (new, new_bad) = (_flat(t, access.shape) for t in operands)
     before, poison = read_places(places, access.dtype)
     if poison is not None or (wanted_bad is not None and wanted_bad[places.where].any()):
-        block.fault(
-            "poison.compare",
-            f"`{access.op.name}` compares with memory or a value that is poison",
-            hint="store the element, and order the store before this operation",
-        )
+        _fault_compare(block, access)
     equal = encode(before, access.dtype) == encode(wanted[places.where], access.dtype)
     hit = _subset(places, equal)
     if hit.offsets.size:

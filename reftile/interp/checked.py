@@ -11,6 +11,7 @@ from random import Random
 
 import numpy as np
 
+from reftile.interp.histories import Histories
 from reftile.interp.machine import Block, Launch, origin_note
 from reftile.interp.memory import STORED_POISON, Buffer
 from reftile.interp.schedule import Schedule, run_adversarial, run_program, run_topo
@@ -50,10 +51,11 @@ def run_checked(
         for linear in range(total):
             yield Block(launch, linear, list(template), deferred)
 
-    launch.random = Random(seed) if schedule == "topo" else None
+    launch.random = Random(seed) if schedule in ("topo", "view") else None
+    launch.histories = Histories(seed) if schedule == "view" else None
     if schedule == "program":
         run_program(launch, blocks(False), finished)
-    elif schedule == "topo":
+    elif schedule in ("topo", "view"):
         run_topo(launch, list(blocks(True)), finished, seed)
     else:
         run_adversarial(launch, list(blocks(True)), finished, seed)

@@ -33,7 +33,12 @@ from reftile.ir.verify import verify_unless_known
 
 LARGEST_AXIS = (1 << 24) - 1
 """Blocks along one axis of a grid at most."""
-MOST_BLOCKS: dict[str, int] = {"program": 1 << 24, "topo": 1 << 20, "adversarial": 1 << 20}
+MOST_BLOCKS: dict[str, int] = {
+    "program": 1 << 24,
+    "topo": 1 << 20,
+    "adversarial": 1 << 20,
+    "view": 1 << 20,
+}
 """Blocks of a launch at most, by schedule: more would run for hours, and the schedules that defer
 keep all blocks in memory."""
 
@@ -104,6 +109,9 @@ def interpret(
     arguments = bind_arguments(kernel, args, memory)
     with np.errstate(all="ignore"):
         globals = _load_globals(module, memory)
+        if kernel.level == "pipe" and schedule == "view":
+            message = "the schedule `view` runs tile kernels: a pipe kernel has no stale values"
+            raise ReftileError(Diagnosis("launch.schedule", message, kernel.span))
         if kernel.level == "pipe":
             pipe = launch_pipe(kernel, extents, memory, check)
             pipe.globals, pipe.progress = globals, _progress_of(kernel)

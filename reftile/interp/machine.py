@@ -26,6 +26,7 @@ from typing import Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
 
+from reftile.interp.histories import Histories
 from reftile.interp.memory import Buffer, Memory
 from reftile.interp.order import Order, Token
 from reftile.interp.plan import Plan, PlanRegion, Step, scalar_tile
@@ -85,6 +86,7 @@ class Launch:
     waits: by block, the last strong read: what a block that spins is waiting for.
     ready: instances of memory operations that may run (deferred execution only).
     random: in which order the elements of one operation are done; None is the order of the tile.
+    histories: what strong loads may find besides the latest (schedule `view`).
     origins: by the operation that stored poison, the one that made it.
     tick: called at each iteration of a loop, so that whoever waits sees that something happens.
     """
@@ -104,6 +106,7 @@ class Launch:
     )
     ready: list[Instance] = field(default_factory=list[Instance])
     random: Random | None = None
+    histories: Histories | None = None
     current: Block | None = None
     done: int = 0
     origins: dict[Op, Op] = field(default_factory=dict[Op, Op])

@@ -4,6 +4,8 @@
     topo          any ready operation or any block's control, at random by seed
     adversarial   loads as early and stores as late as tokens allow, blocks in reverse; with a seed
                   other than 0, by random priorities that change a few times (the PCT method)
+    view          as topo; besides, strong loads find values as old as the memory model permits, and
+                  strong stores come in any order that it permits (`histories`)
 
 A program without races whose tokens fix all its results gives the same bits under all of them.
 """
@@ -18,7 +20,7 @@ from typing import Literal, NoReturn
 from reftile.interp.machine import DRAIN, SPIN, Block, Cell, Instance, Launch, Stop, execute
 from reftile.ir.diagnostics import Diagnosis, ReftileError, Span
 
-Schedule = Literal["program", "topo", "adversarial"]
+Schedule = Literal["program", "topo", "adversarial", "view"]
 Finished = Callable[[Block], None]
 
 MOST_ROUNDS = 1_000

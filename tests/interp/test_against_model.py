@@ -25,7 +25,7 @@ SCOPES = {"block": "tl_blk", "device": "device", "sys": "sys"}
 CALCULATION = {"+": "addi", "==": "cmpi"}
 
 
-class _Writer:
+class Writer:
     """Writes an event program as a kernel: a branch for each block, registers stored at the end."""
 
     def __init__(self, program: Program) -> None:
@@ -168,7 +168,7 @@ def test_random_programs_behave_as_the_model_says() -> None:
         if not can_be_written(program):
             continue
         legal = explore(program)
-        writer = _Writer(program)
+        writer = Writer(program)
         module = writer.module()
         cells = len(program.buffers[0].initial)
         caught = False
