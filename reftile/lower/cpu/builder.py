@@ -299,8 +299,7 @@ class Builder:
         held.buffer, held.tile = buffer, None
 
     def placed_here(self, held: Held) -> None:
-        """Note that a tile of a block around the current one gets a place, for as long as it runs.
-        """
+        """Note that a tile of a block around the current one gets a place, for as long as it runs."""
         frame = self.frames[-1]
         if held.block is not None and held.block is not frame.block and held.tile is not None:
             frame.borrowed.append((held, held.tile))
@@ -464,7 +463,6 @@ class Builder:
                 for held in survey_tiles([found]).order:
                     if held.cost > CHEAP and not held.is_there:
                         self.hold(held)
-
 
     def root_of(self, value: Value) -> Root | None:
         """The memory that a pointer or a view leads to."""

@@ -256,4 +256,3 @@ def survey_tiles(tiles: Iterable[Tile]) -> Survey:
     for tile in tiles:
         visit(tile, "same")
     return survey
-

@@ -348,7 +348,7 @@ def convert(source: Tile, dtype: DType, target: DType, rounding: str, saturating
     if target is F64:
         write: Text = _function("widen")
         if saturating:
-            big = literal(F64.max_finite if dtype is F64 else dtype.max_finite, F64)
+            big = literal(F64.max_finite, F64)
             first = write if dtype is not F64 else (lambda x: x)
             # NaN stays: neither comparison holds.
             write = lambda x: f"clamp({first(x)}, {big})"  # noqa: E731
