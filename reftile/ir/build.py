@@ -2,7 +2,7 @@
 
 builder = Builder(kernel.body.block)
 total = builder.create(ops.Addi, a, b).results[0]
-loop = builder.create(ops.For, lower, upper, step, (init,), regions=1)
+loop = builder.create(ops.For, lower, upper, step, (init,))
 with builder.inside(loop.body): ...
 """
 

@@ -55,6 +55,7 @@ class _Parser:
         self.text = source.text
         self.position = 0
         self.scope: dict[str, Value] = {}
+        self.defined: list[str] = []  # the names of the scope in their order
         self.depth = 0
         self.comments: list[str] = []
 
@@ -155,7 +156,7 @@ class _Parser:
         self.expect("@", "before the kernel's name")
         name = self.word("a name")
         span = Span(self.source, start, self.position)
-        self.scope = {}
+        self.scope, self.defined = {}, []
         block = Block()
         attributes: list[dict[str, Attribute]] = []
         self.expect("(", "before the arguments")
@@ -199,6 +200,7 @@ class _Parser:
                 "redefined", f"%{value.name} is defined twice", start, start + len(value.name) + 1
             )
         self.scope[value.name] = value
+        self.defined.append(value.name)
 
     def block(self, block: Block) -> None:
         """Operations up to the closing brace, which is taken."""
@@ -369,7 +371,7 @@ class _Parser:
                     "syntax", f"`{cls.name}` needs a region `{spec.name}`, found {self.found()}"
                 )
             self.position = match.end()
-            outer = dict(self.scope)
+            outer, before = self.scope, len(self.defined)
             if "isolated" in cls.definition.traits:
                 self.scope = {}
             block = Block()
@@ -380,6 +382,9 @@ class _Parser:
                     self.argument(block)
             self.expect("{", f"before the operations of `{spec.name}`")
             self.block(block)
+            for name in self.defined[before:]:
+                del self.scope[name]
+            del self.defined[before:]
             self.scope = outer
             regions.append(Region(block))
         return tuple(regions)

@@ -26,6 +26,7 @@ class _Printer:
         self.lines: list[str] = []
         self.names: dict[Value, str] = {}
         self.taken: set[str] = set()
+        self.order: list[str] = []  # of what was taken
         self.counter = 0
 
     def module(self, module: Module) -> str:
@@ -69,6 +70,7 @@ class _Printer:
                 name = f"{stem}{self.counter}"
                 self.counter += 1
         self.taken.add(name)
+        self.order.append(name)
         self.names[value] = name
         return f"%{name}"
 
@@ -91,14 +93,15 @@ class _Printer:
             head = f"{results} = {head} : {', '.join(str(r.type) for r in op.results)}"
         line = pad + head
         for spec, region in zip(op.definition.regions, op.regions, strict=False):
-            outer = set(self.taken)
+            before = len(self.order)
             arguments = region.block.arguments
             listed = ", ".join(f"{self.define(a)}: {a.type}" for a in arguments)
             line += f" {spec.name}{f'({listed})' if arguments else ''} {{"
             self.lines.append(line)
             self.block(region.block, depth + 1)
             line = pad + "}"
-            self.taken = outer
+            self.taken.difference_update(self.order[before:])
+            del self.order[before:]
         self.lines.append(line)
 
     def operands(self, op: Op) -> str:

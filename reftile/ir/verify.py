@@ -113,9 +113,10 @@ class _Checker:
         if kernel.level == "simt" and not self.findings:
             self.findings.extend(check_simt(kernel)[:MOST_FINDINGS])
 
-    def check_block(self, block: Block, scope: set[Value], owner: Op | Kernel) -> None:
-        visible = set(scope)
-        visible.update(block.arguments)
+    def check_block(self, block: Block, visible: set[Value], owner: Op | Kernel) -> None:
+        """Check a block in which the values of `visible` may be used; it is left as it was."""
+        added = [v for v in block.arguments if v not in visible]
+        visible.update(added)
         for i, op in enumerate(block.ops):
             if op.definition.is_terminator and i + 1 < len(block.ops):
                 self.report(
@@ -124,7 +125,11 @@ class _Checker:
                     op,
                 )
             self.check_op(op, visible)
-            visible.update(op.results)
+            for value in op.results:
+                if value not in visible:
+                    added.append(value)
+                    visible.add(value)
+        visible.difference_update(added)
         ended = bool(block.ops) and block.ops[-1].definition.is_terminator
         if not ended and isinstance(owner, Op):
             self.report(
@@ -197,7 +202,7 @@ class _Checker:
                 op,
             )
             return
-        outer: set[Value] = set() if "isolated" in op.definition.traits else visible
+        outer = set[Value]() if "isolated" in op.definition.traits else visible
         for spec, region in zip(specs, op.regions, strict=False):
             if names is not None:
                 self.check_region_arguments(op, spec, region, names)
