@@ -340,8 +340,12 @@ continue %tile_next, %i_next, %phase_next, %qs_next, %q_phase_next, %s_next, %s_
         self.add(2, f"loop {', '.join(begin)} body({arguments}) {{")
         self.add(3, self.decode())
         self.first_block()
-        self.head_of_loop()
-        self.body_of_loop()
+        self.loop(
+            "a", "%zero, %masked", "%zero_out, %p_first, %m_first, %l_first, %ki1, %kp1, %vi0, %vp0"
+        )
+        self.masked_body()
+        self.loop("b", "%masked, %first", "%o_a, %p_a, %m_a, %l_a, %ki_a, %kp_a, %vi_a, %vp_a")
+        self.whole_body()
         self.finish()
         self.add(2, "}")
         self.add(
@@ -506,7 +510,7 @@ arrive_barrier %k_empty, %ki0, token=%first_k_read
             f"""
 %l_first = addf %zero_sums, %first_sums : {self.sums}
 %p_first = ftof %first_p : {self.powers}
-// Blocks that reach past what this role's first row sees are masked; these come first.
+// Blocks that reach past what this role's first row sees are masked; they come first, the others need no mask.
 %my_end_up = addi %my_reach, %one : tile<i32>
 %my_end_keys = mini %my_end_up, %keys {{signedness = signed}} : tile<i32>
 %my_end = maxi %my_end_keys, %zero {{signedness = signed}} : tile<i32>
@@ -516,8 +520,10 @@ arrive_barrier %k_empty, %ki0, token=%first_k_read
 """,
         )
 
-    def head_of_loop(self) -> None:
-        """The loop over the other blocks, and what it carries."""
+    def loop(self, which: str, bounds: str, begin: str) -> None:
+        """The head of a loop over blocks."""
+        names = ("o", "p", "m", "l", "ki", "kp", "vi", "vp")
+        results = ", ".join(f"%{n}_{which}" for n in names)
         state = {
             "o_acc": self.result,
             "p_in": self.powers,
@@ -528,23 +534,14 @@ arrive_barrier %k_empty, %ki0, token=%first_k_read
         arguments = ", ".join(f"%{n}: {t}" for n, t in state.items())
         self.add(
             3,
-            "%o_b, %p_b, %m_b, %l_b, %ki_b, %kp_b, %vi_b, %vp_b = for %zero, %first, %one, "
-            "[%zero_out, %p_first, %m_first, %l_first, %ki1, %kp1, %vi0, %vp0] : "
-            f"{', '.join(state.values())} body(%step: tile<i32>, {arguments}) {{",
+            f"{results} = for {bounds}, %one, [{begin}] : {', '.join(state.values())} "
+            f"body(%step: tile<i32>, {arguments}) {{",
         )
 
     def products(self) -> None:
         """Start Q K^T of this block and P V of the one before; wait for the first."""
         n, depth = self.form.block_n, self.form.depth
-        self.add(
-            4,
-            """
-%before = subi %first, %step : tile<i32>
-%j = subi %before, %one : tile<i32>
-%is_masked = cmpi %step, %masked {predicate = less_than, signedness = signed} : tile<i1>
-%k_landed = wait_barrier %k_full, %ki, %k_phase : token
-""",
-        )
+        self.add(4, "%k_landed = wait_barrier %k_full, %ki, %k_phase : token")
         if self.form.turns:
             self.add(4, "%mine = sync_named %turn, %w : token")
         self.add(
@@ -570,12 +567,12 @@ arrive_barrier %k_empty, %ki, token=%k_read
 """,
         )
 
-    def factor(self) -> None:
+    def rescaled_maximum(self, used: str) -> None:
         """The factor by which sums and result shrink."""
         self.add(
             4,
             f"""
-%drop = subf %m_in, %m_used : {self.rows}
+%drop = subf %m_in, {used} : {self.rows}
 %drop_scaled = mulf %drop, %scale_rows : {self.rows}
 %alpha = exp2 %drop_scaled {{flush_to_zero}} : {self.rows}
 %decay_column = reshape %alpha : tile<64x1xf32>
@@ -620,30 +617,36 @@ continue %o_next, %p_out, %m_new, %l_new, %ki_next, %k_phase_next, %vi_next, %v_
         )
         self.add(3, "}")
 
-    def body_of_loop(self) -> None:
-        """A block of keys. Some rows may see a part of it, or nothing."""
+    def masked_body(self) -> None:
+        """A block of which some rows see a part, or nothing."""
+        self.add(4, "%before = subi %first, %step : tile<i32>\n%j = subi %before, %one : tile<i32>")
         self.products()
-        self.add(4, f"%shown = if %is_masked : {self.scores} then {{")
-        self.mask(5, "new_", "%j", "%scores")
-        self.add(5, "yield %new_shown")
-        self.add(4, "} otherwise {")
-        self.add(5, "yield %scores")
-        self.add(4, "}")
+        self.mask(4, "", "%j", "%scores")
         self.add(4, self.reduce("high", "shown", self.rows, 1, "maxf", "-inf"))
-        if self.form.skips:
-            self.kept_maximum()
-        else:
-            self.add(4, f"%m_new = maxf %high, %m_in : {self.rows}")
         self.add(
             4,
             f"""
+%m_new = maxf %high, %m_in : {self.rows}
 %unseen = cmpf %m_new, %lowest {{predicate = equal}} : tile<64xi1>
 %m_used = select %unseen, %zero_rows, %m_new : {self.rows}
 """,
         )
-        if not self.form.skips:
-            self.factor()
+        self.rescaled_maximum("%m_used")
         self.exponentials(4, "", "%shown", "%m_used")
+        self.end_of_block()
+        self.rescale(4, "o_next")
+        self.end_of_loop()
+
+    def whole_body(self) -> None:
+        """A block that every row sees."""
+        self.products()
+        self.add(4, self.reduce("high", "scores", self.rows, 1, "maxf", "-inf"))
+        if self.form.skips:
+            self.kept_maximum()
+        else:
+            self.add(4, f"%m_new = maxf %high, %m_in : {self.rows}")
+            self.rescaled_maximum("%m_new")
+        self.exponentials(4, "", "%scores", "%m_new")
         self.end_of_block()
         if self.form.skips:
             self.add(4, f"%o_next = if_rows %moves, [%o_sum] : {self.result} then {{")
@@ -673,9 +676,7 @@ continue %o_next, %p_out, %m_new, %l_new, %ki_next, %k_phase_next, %vi_next, %v_
             f"""
 %m_new, %l_kept, %alpha = if_rows %moves, [%m_in, %l_in, %ones_rows] : {kinds} then {{
   %higher = maxf %high, %m_in : {self.rows}
-  %blind = cmpf %higher, %lowest {{predicate = equal}} : tile<64xi1>
-  %higher_used = select %blind, %zero_rows, %higher : {self.rows}
-  %drop = subf %m_in, %higher_used : {self.rows}
+  %drop = subf %m_in, %higher : {self.rows}
   %drop_scaled = mulf %drop, %scale_rows : {self.rows}
   %factor = exp2 %drop_scaled {{flush_to_zero}} : {self.rows}
   %decay_column = reshape %factor : tile<64x1xf32>
