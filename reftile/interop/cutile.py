@@ -50,6 +50,8 @@ FORGIVABLE = {
     "unspecified": "an unspecified value that is left in an array when a launch ends",
 }
 """What may only warn, by name: neither changes what is computed here."""
+FORGIVEN = ("unit_stride",)
+"""What only warns unless it is said otherwise: every array of one element is an instance."""
 
 
 class CutileWarning(UserWarning):
@@ -283,13 +285,13 @@ def on_host(
     check: bool = True,
     schedule: str = "program",
     seed: int = 0,
-    forgive: Collection[str] = (),
+    forgive: Collection[str] = FORGIVEN,
     architecture: tuple[int, int] = ARCHITECTURE,
 ) -> Generator[Host]:
     """Run what `cuda.tile.launch` launches here, while the context lasts.
 
     backend, check, schedule, seed: as `reftile.launch` has them.
-    forgive: what is only a CutileWarning: names of FORGIVABLE.
+    forgive: what is only a CutileWarning: names of FORGIVABLE; () holds cuTile to everything.
     architecture: the compute capability to compile for; the first context of a process decides.
 
     `cuda.tile.launch` then also takes arrays of NumPy, and raises the finding itself.
@@ -364,7 +366,7 @@ def run(
     check: bool = True,
     schedule: str = "program",
     seed: int = 0,
-    forgive: Collection[str] = (),
+    forgive: Collection[str] = FORGIVEN,
     architecture: tuple[int, int] = ARCHITECTURE,
 ) -> object:
     """Run a kernel of cuTile over a grid, and return the backend's report.
