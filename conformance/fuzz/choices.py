@@ -11,6 +11,8 @@ from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
+from reftile.conformance.fuzz.subset import ALL, Subset
+
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
 
@@ -18,10 +20,13 @@ Option = TypeVar("Option")
 
 
 class Choices:
-    """Decisions, and a record of them in `taken`. `source(n)` gives a number below n."""
+    """Decisions, and a record of them in `taken`. `source(n)` gives a number below n.
 
-    def __init__(self, source: Callable[[int], int]) -> None:
-        self.source = source
+    subset: the part of the language that they are about.
+    """
+
+    def __init__(self, source: Callable[[int], int], subset: Subset = ALL) -> None:
+        self.source, self.subset = source, subset
         self.taken: list[int] = []
 
     def below(self, bound: int) -> int:
@@ -63,9 +68,9 @@ class Choices:
         return [left.pop(self.below(len(left))) for _ in range(len(left))]
 
 
-def seeded(seed: int | str) -> Choices:
+def seeded(seed: int | str, subset: Subset = ALL) -> Choices:
     """Decisions of a generator of random numbers."""
-    return Choices(Random(seed).randrange)
+    return Choices(Random(seed).randrange, subset)
 
 
 def drawn(draw: DrawFn) -> Choices:
@@ -97,10 +102,10 @@ def _below(bound: int) -> SearchStrategy[int]:
     return strategies.integers(0, bound - 1)
 
 
-def replayed(taken: Sequence[int]) -> Choices:
+def replayed(taken: Sequence[int], subset: Subset = ALL) -> Choices:
     """The decisions `taken` again; zeros behind their end."""
     left = iter(taken)
-    return Choices(lambda bound: min(next(left, 0), bound - 1))
+    return Choices(lambda bound: min(next(left, 0), bound - 1), subset)
 
 
 def recipe_text(taken: Sequence[int]) -> str:

@@ -69,6 +69,8 @@ def _try(writer: Writer, cls: type[Op], shape: Shape) -> Op | None:
     types = _types(writer, definition, shape)
     if any(t.dtype.name == "pointer" for t in types.values()):
         return None
+    if cls.name in writer.choices.subset.lacks:
+        return None
     attributes = _attributes(writer, definition)
     operands = [writer.need(types[p.name]) for p in definition.operands]
     guard = GUARDS.get(cls.name)
@@ -81,7 +83,7 @@ def _try(writer: Writer, cls: type[Op], shape: Shape) -> Op | None:
         types=[types[p.name] for p in definition.results],
         **attributes,  # type: ignore[arg-type]
     )
-    if _fits(op):
+    if _fits(op) and writer.choices.subset.accepts(op):
         return op
     block.ops.pop()
     return None

@@ -22,6 +22,7 @@ from reftile.conformance.fuzz.statements import (
     write_return,
     write_statements,
 )
+from reftile.conformance.fuzz.subset import ALL, Subset
 from reftile.conformance.fuzz.tokens import POLICIES, place_tokens
 from reftile.conformance.fuzz.values import COMMON, SCALAR_I32, STORED, Writer
 
@@ -74,9 +75,9 @@ def programs() -> SearchStrategy[Program]:
     return program()
 
 
-def program_of_seed(seed: int | str) -> Program:
+def program_of_seed(seed: int | str, subset: Subset = ALL) -> Program:
     """A program by seed; quicker than through hypothesis, and it cannot be shrunk."""
-    return make_program(seeded(seed))
+    return make_program(seeded(seed, subset))
 
 
 def program_of_recipe(recipe: Sequence[int]) -> Program:
@@ -121,7 +122,8 @@ def _declare(choices: Choices, blocks: int) -> list[Buffer]:
 
 
 def _dtype(choices: Choices) -> DType:
-    weights = [(DTYPES[n], 5) for n in COMMON] + [(DTYPES[n], 1) for n in STORED]
+    weights = [(DTYPES[n], 5) for n in COMMON]
+    weights += [(DTYPES[n], 1) for n in choices.subset.dtypes(STORED)]
     return choices.weighted(weights)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
+from reftile.conformance.fuzz.choices import Choices
 from reftile.conformance.fuzz.values import INDEX, Shape, Writer
 
 from reftile.ir import ops
@@ -192,12 +193,14 @@ def _view_route(writer: Writer, buffer: Buffer, distinct: bool) -> Route:
     gathers = 2 if rank and not whole else 0
     kind = choices.weighted([("partition", 5), ("strided", 3), ("gather", gathers)])
     if kind == "gather":
-        tile = tuple(choices.pick(_tile_sizes(n)) for n in shape)
+        tile = tuple(choices.pick(_tile_sizes(n, choices)) for n in shape)
         return _gather_route(writer, buffer, tensor, shape, tile, distinct)
     dim_map = tuple(choices.shuffled(range(rank)))
     block = dim_map.index(0) if whole else -1
     sizes = tuple(shape[d] for d in dim_map)
-    tile = tuple(1 if i == block else choices.pick(_tile_sizes(n)) for i, n in enumerate(sizes))
+    tile = tuple(
+        1 if i == block else choices.pick(_tile_sizes(n, choices)) for i, n in enumerate(sizes)
+    )
     steps = tile
     if kind == "strided":
         steps = tuple(
@@ -252,9 +255,10 @@ def _ask_extents(writer: Writer, tensor: Value, view: Value) -> None:
         writer.keep(extent)
 
 
-def _tile_sizes(extent: int) -> list[int]:
+def _tile_sizes(extent: int, choices: Choices) -> list[int]:
     """Sizes of a tile along an axis, some of which do not divide it."""
-    return [t for t in (4, 2, 1, 3, 8, 16) if t <= max(extent + 1, 2)]
+    sizes = choices.subset.extents((4, 2, 1, 3, 8, 16))
+    return [t for t in sizes if t <= max(extent + 1, 2)]
 
 
 def _padding(writer: Writer, dtype: DType, partial: bool) -> Padding | None:

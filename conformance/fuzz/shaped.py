@@ -24,7 +24,8 @@ I8, I32 = DTYPES["i8"], DTYPES["i32"]
 
 def write_shaped(writer: Writer) -> list[Value]:
     """Write one operation of this module; gives what it computes."""
-    return writer.choices.pick(SHAPED)(writer)
+    lacks = writer.choices.subset.lacks
+    return writer.choices.pick([f for f in SHAPED if NEEDS.get(f) not in lacks])(writer)
 
 
 def _source(writer: Writer, least_rank: int = 1, allowed: tuple[str, ...] = ()) -> Value:
@@ -341,3 +342,14 @@ SHAPED: tuple[Callable[[Writer], list[Value]], ...] = (
     _mmaf_sparse,
 )
 """What can be written; the simplest first."""
+NEEDS = {
+    _gather: "gather",
+    _sort: "sort",
+    _topk: "topk",
+    _extreme: "argmax",
+    _histogram: "histogram",
+    _philox: "philox",
+    _mmaf_scaled: "mmaf_scaled",
+    _mmaf_sparse: "mmaf_sparse",
+}
+"""The operation that a writer needs, where not every language has it."""

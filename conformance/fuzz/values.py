@@ -102,15 +102,18 @@ class Writer:
             if found:
                 return self.choices.pick(found[:8])
         rank = self.choices.weighted([(1, 5), (2, 3), (0, 1), (3, 1)])
+        extents = self.choices.subset.extents(EXTENTS)
         sizes: list[int] = []
         for _ in range(max(rank, least_rank)):
             room = most // max(1, prod(sizes))
-            sizes.append(self.choices.pick([e for e in EXTENTS if e <= room]))
+            sizes.append(self.choices.pick([e for e in extents if e <= room]))
         return tuple(sizes)
 
     def dtype(self, allowed: Sequence[str] = COMMON + STORED) -> DType:
         """An element type of `allowed`, mostly one to compute with."""
-        weights = [(DTYPES[n], 6 if n in COMMON else 1) for n in (*COMMON, *STORED) if n in allowed]
+        names = self.choices.subset.dtypes((*COMMON, *STORED))
+        names = [n for n in names if n in allowed] or list(allowed)
+        weights = [(DTYPES[n], 6 if n in COMMON else 1) for n in names]
         return self.choices.weighted(weights)
 
     # Values

@@ -256,10 +256,9 @@ class _Writer:
 
     def check_limits(self, coding: Coding, op: Op) -> None:
         """Refuse forms of an operation that Tile IR, in any version, does not have."""
-        names = bind_operation(op) if coding.limits else {}
-        for limit in coding.limits:
-            if not evaluate(limit.check, names):
-                raise CannotWrite(f"Tile IR: {evaluate(limit.say, names)}")
+        broken = broken_limit(coding, op)
+        if broken:
+            raise CannotWrite(f"Tile IR: {broken}")
         if op.name == "make_tensor_view" and len({v.type for v in op.operands[1:]}) > 1:
             raise CannotWrite("Tile IR: extents and strides of a view have one integer type")
 
@@ -391,3 +390,12 @@ def _section(out: bytearray, id: int, payload: bytes | bytearray) -> None:
         put_number(out, alignment)
         pad(out, alignment)
     out += payload
+
+
+def broken_limit(coding: Coding, op: Op) -> str:
+    """What Tile IR asks of an operation and this one does not keep; empty if there is nothing."""
+    names = bind_operation(op) if coding.limits else {}
+    for limit in coding.limits:
+        if not evaluate(limit.check, names):
+            return str(evaluate(limit.say, names))
+    return ""

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from reftile.conformance.backend import InterpBackend, Unsupported
 from reftile.conformance.cases import Scalar
-from reftile.conformance.runner import run_case, select_cases
+from reftile.conformance.fuzz.generate import program_of_seed
+from reftile.conformance.runner import run_case, run_suites, select_cases
 from reftile.conformance.suites.common import Settings
 from reftile.conformance.suites.litmus import Question, questions
 from reftile.conformance.tileiras import backend as tileiras
+from reftile.conformance.tileiras import fuzz
 from reftile.conformance.tileiras.bundle import Bundle, key_of, read_bundle
 from reftile.conformance.tileiras.compiler import (
     Compiled,
@@ -19,7 +21,14 @@ from reftile.conformance.tileiras.compiler import (
     find_tileiras,
     to_bytecode,
 )
-from reftile.conformance.tileiras.device import Memory, Parameter, lay_out, take_out
+from reftile.conformance.tileiras.device import (
+    Launch,
+    Memories,
+    Memory,
+    Parameter,
+    lay_out,
+    take_out,
+)
 from reftile.conformance.tileiras.litmus import (
     count_hits,
     harness,
@@ -27,11 +36,13 @@ from reftile.conformance.tileiras.litmus import (
     moved_place,
 )
 
+from reftile.interop.read import read_bytecode
 from reftile.interp.arguments import Raw
 from reftile.interp.launch import interpret
 from reftile.interp.model.explore import explore
 from reftile.ir.diagnostics import ReftileError
 from reftile.ir.parse import parse
+from reftile.ir.types import PointerType, TileType
 from reftile.ir.verify import verify
 
 POWERS = Settings("wimpy", powers_of_two=True)
@@ -194,6 +205,71 @@ def test_hits_are_counted() -> None:
     rows = np.array([[1, 0], [1, 1], [0, -77], [1, 0]], "<i4")
     memories = [*buffers, rows.view(np.uint8).reshape(-1), np.zeros(16, np.uint8)]
     assert count_hits(found, memories, 8) == 2
+
+
+# The whole way, on a device that interprets
+
+
+class InterpretingDevice:
+    """A device whose machine code is bytecode. spoil: the byte of the last buffer to corrupt."""
+
+    def __init__(self, spoil: int | None = None) -> None:
+        self.spoil = spoil
+
+    def describe(self) -> str:
+        return "an interpreter"
+
+    def run(self, launch: Launch) -> list[Memories]:
+        (code,) = launch.kernels
+        (kernel,) = read_bytecode(code.cubin).kernels
+        memories: list[np.ndarray] = []
+        values: list[object] = []
+        for argument, parameter in zip(kernel.arguments, launch.parameters, strict=True):
+            assert isinstance(argument.type, TileType)
+            if isinstance(parameter, Memory):
+                assert isinstance(argument.type.element, PointerType)
+                memories.append(parameter.data.copy())
+                values.append(Raw(memories[-1], argument.type.element.pointee.name))
+            else:
+                values.append(int.from_bytes(parameter.data, "little", signed=True))
+        interpret(kernel, code.grid, values, check=False)
+        if self.spoil is not None and memories[-1].size:
+            memories[-1][self.spoil % memories[-1].size] ^= 0x10
+        return [memories]
+
+
+def interpreting(spoil: int | None = None) -> tileiras.TileirasBackend:
+    """The backend without the compiler and the GPU."""
+    backend = tileiras.TileirasBackend()
+    backend.bundle.tileiras = "none"
+    backend.device = InterpretingDevice(spoil)  # type: ignore[assignment]
+    backend.compiled = lambda bytecode: Compiled(bytecode)  # type: ignore[method-assign]
+    return backend
+
+
+@pytest.mark.parametrize("spoil", [None, 3])
+def test_cases_are_judged(spoil: int | None) -> None:
+    found = run_suites(interpreting(spoil), ["ops"], "wimpy", "^ops/(addf|absi)/")
+    counts = found.summary()
+    assert counts["error"] == 0
+    assert (counts["fail"] > 0) == (spoil is not None)
+    assert (counts["pass"] > 10) == (spoil is None)
+
+
+def test_the_fuzzer_agrees_with_itself_and_finds_a_fault() -> None:
+    good = fuzz.compare(interpreting(), 0, 12)
+    assert good.counts["agrees"] >= 1
+    assert not good.disagreements
+    bad = fuzz.compare(interpreting(0), 0, 12)
+    assert bad.counts["differs"] == good.counts["agrees"]
+    smallest = fuzz.reduce(interpreting(0), bad.disagreements[0], 4.0)
+    assert smallest.what
+    assert len(smallest.text) < len(bad.disagreements[0].text)
+
+
+def test_the_subset_has_only_what_tile_ir_has() -> None:
+    for _, program in fuzz.programs(0, 12):
+        assert not {op.name for op in program.kernel.walk()} & fuzz.SUBSET.lacks
 
 
 # The compiler, where it is installed
