@@ -117,6 +117,7 @@ def _make_tensor_view(op: Op, plan: Plan[Block]) -> Apply[Block]:
                 block.fault(
                     "make_tensor_view.positive",
                     f"extents and strides must be positive, found {tile.data.item()}",
+                    hint="an array without elements has no tiles: skip the launch",
                 )
             numbers.append(number)
         sizes, steps = iter(numbers[:dynamic]), iter(numbers[dynamic:])

@@ -176,7 +176,7 @@ def _kernel_of(program: Module | Kernel, name: str | None) -> tuple[Kernel, Modu
 
 
 def _check_schedule(schedule: object, seed: object) -> None:
-    if schedule not in MOST_BLOCKS:
+    if not isinstance(schedule, str) or schedule not in MOST_BLOCKS:
         message = f"there is no schedule {schedule!r} (there are: {', '.join(MOST_BLOCKS)})"
         raise ReftileError(Diagnosis("launch.schedule", message))
     if not isinstance(seed, int | np.integer):

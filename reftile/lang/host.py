@@ -75,11 +75,23 @@ def host_array(value: object, name: str) -> HostArray:
     """
     data = _as_numpy(value, name)
     dtype = as_dtype(data.dtype)
+    if not data.dtype.isnative:
+        raise fail(
+            "lang.argument.dtype",
+            f"`{name}` has the bytes of its elements in the other order ({data.dtype.str})",
+            hint=f"convert it before the launch: {name}.astype({name}.dtype.newbyteorder('='))",
+        )
     if dtype is None:
         raise fail(
             "lang.argument.dtype",
             f"`{name}` is an array of {data.dtype}, and tiles have no such elements",
             hint="convert it before the launch",
+        )
+    if dtype.element.elements_per_unit > 1:
+        raise fail(
+            "lang.argument.dtype",
+            f"`{name}` has one element of {data.dtype} in each byte, and memory holds two",
+            hint="pack two into a byte, pass an array of uint8, and call ct.unpack_from_bytes",
         )
     item = data.dtype.itemsize
     if any(s % item for s in data.strides):
@@ -105,6 +117,12 @@ def host_array(value: object, name: str) -> HostArray:
 
 
 def _as_numpy(value: object, name: str) -> AnyArray:
+    if isinstance(value, np.ma.MaskedArray):
+        raise fail(
+            "lang.argument.array",
+            f"`{name}` is a masked array, and a kernel would not see its mask",
+            hint="pass x.filled(value), or the mask as an array of its own",
+        )
     if isinstance(value, np.ndarray):
         return cast("AnyArray", value)
     if _is_torch(value):
@@ -133,16 +151,26 @@ def _on_device(name: str) -> Exception:
 def _from_torch(tensor: Any, name: str) -> AnyArray:
     if tensor.device.type != "cpu":
         raise _on_device(name)
-    tensor = tensor.detach()
+    if tensor.requires_grad:
+        # What autograd watches may be read; torch too refuses to write into it.
+        data = _from_torch(tensor.detach(), name)
+        data.flags.writeable = False
+        return data
     kind = str(tensor.dtype).removeprefix("torch.")
     try:
         return cast("AnyArray", tensor.numpy())
-    except (TypeError, RuntimeError):
-        pass
+    except (TypeError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
     # NumPy has no such dtype: look at the bits, and give them their name back.
     ml_dtypes, torch = import_module("ml_dtypes"), import_module("torch")
 
     named = getattr(ml_dtypes, kind, None)
+    if named is None and hasattr(np, kind):
+        raise fail(
+            "lang.argument.array",
+            f"`{name}` is a tensor that cannot be used in place: {reason}",
+            hint="pass a dense tensor with memory of its own: x.to_dense(), x.resolve_neg()",
+        )
     if named is None:
         raise fail(
             "lang.argument.dtype",
