@@ -232,7 +232,7 @@ class InterpretingDevice:
                 values.append(Raw(memories[-1], argument.type.element.pointee.name))
             else:
                 values.append(int.from_bytes(parameter.data, "little", signed=True))
-        interpret(kernel, code.grid, values, check=False)
+        interpret(kernel, code.grid, values, check=True)
         if self.spoil is not None and memories[-1].size:
             memories[-1][self.spoil % memories[-1].size] ^= 0x10
         return [memories]
