@@ -59,7 +59,7 @@ ARRAYS: dict[str, tuple[Any, str, str]] = {
     "rank 40": (np.zeros((1,) * 40, np.float32), "lang.shape.rank", "has 40"),
     "backwards": (numbers()[::-1], "lang.argument.strides", "strides (-1,)"),
     "broadcast": (np.broadcast_to(np.float32(1), (8,)), "lang.argument.strides", "strides (0,)"),
-    "masked": (np.ma.masked_all(8, np.float32), "lang.argument.array", "its mask"),
+    "masked": (np.ma.masked_all(8), "lang.argument.array", "its mask"),
     "odd strides": (
         np.zeros(8, [("a", "f4"), ("b", "i1")])["a"],
         "lang.argument.strides",
