@@ -104,7 +104,7 @@ class _Driver:
         base = int(call("allocating", "cuMemAlloc", image.size))
         found: list[Memories] = []
         for variation in launch.variations:
-            call("copying", "cuMemcpyHtoD", base, image, image.size)
+            call("copying", "cuMemcpyHtoD", base, image.ctypes.data, image.size)
             # The buffers that the addresses point to must outlive the launches.
             holders = list(_holders(launch.parameters, places, base, variation))
             addresses = [ctypes.addressof(h) for h in holders]
@@ -115,7 +115,7 @@ class _Driver:
                 call("launching", "cuLaunchKernel", function, *code.grid, *block, 0, 0, where, 0)
             call("running the kernel", "cuCtxSynchronize")
             after = np.empty_like(image)
-            call("copying", "cuMemcpyDtoH", after, base, after.size)
+            call("copying", "cuMemcpyDtoH", after.ctypes.data, base, after.size)
             found.append(take_out(launch.parameters, places, after))
         call("freeing", "cuMemFree", base)
         for module in modules:
