@@ -557,7 +557,8 @@ def _find_thread_functions() -> tuple[Any, Any]:
     """How many threads scipy's OpenBLAS uses, and the function that sets it."""
     _blas_address("sgemm")
     for path in _loaded_libraries():
-        if "openblas" not in path or "scipy" not in path:
+        # The wheel of NumPy brings an OpenBLAS of its own, which is left alone.
+        if "openblas" not in path or "numpy.libs" in path:
             continue
         library = ctypes.CDLL(path)
         for prefix in ("scipy_openblas", "openblas"):
