@@ -349,7 +349,7 @@ def check_arrivals(kernel: Kernel, report: Report) -> None:
         by_role: dict[Op | None, dict[int, Op]] = {}
         for op in kernel.walk():
             if op.name == "arrive_barrier" and op.operands[0] is barrier:
-                if _operand(op, "rank") is not None:
+                if _operand(op, "rank") is not None or _is_of_some_replicas(op):
                     break  # who arrives where is decided at run time
                 by_role.setdefault(_role_of(op), {})[_arrivals_of(op, kernel)] = op
         else:
@@ -365,6 +365,11 @@ def check_arrivals(kernel: Kernel, report: Report) -> None:
                     f"%{barrier.name} awaits {type.arrivals} arrivals in a phase, found {counts}",
                     at,
                 )
+
+
+def _is_of_some_replicas(op: Op) -> bool:
+    """True if a branch that looks at the replica's number stands around."""
+    return any(o.name == "if" and _is_replica_dependent(op, o.operands[0]) for o in _around(op))
 
 
 def _arrivals_of(op: Op, kernel: Kernel) -> int:
