@@ -17,9 +17,11 @@ def matmul(
     block_n: Constant[int] = 128,
     block_k: Constant[int] = 32,
     stages: Constant[int] = 2,
+    threads: Constant[int] = 128,
 ):
     (m, k), n = a.shape, b.shape[1]
-    with pipe.Kernel(pipe.ceildiv(n, block_n), pipe.ceildiv(m, block_m), threads=128) as (x, y):
+    grid = pipe.ceildiv(n, block_n), pipe.ceildiv(m, block_m)
+    with pipe.Kernel(*grid, threads=threads) as (x, y):
         a_shared = pipe.alloc_shared((block_m, block_k), float16)
         b_shared = pipe.alloc_shared((block_k, block_n), float16)
         total = pipe.alloc_fragment((block_m, block_n), float32)

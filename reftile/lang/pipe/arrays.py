@@ -16,7 +16,7 @@ from reftile.lang.pipe.common import error, scalar
 from reftile.lang.pipe.places import WholeArray, make_tensor
 from reftile.lang.pipe.values import TensorView, TileView, named_view
 from reftile.lang.trace import Trace
-from reftile.lang.values import Array, as_items, describe
+from reftile.lang.values import Array, Tile, as_items, describe
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,8 +78,13 @@ class Region(ForeignValue):
         """The dtype of the elements."""
         return self.array.array.dtype
 
-    def view(self, t: Trace, extents: tuple[int, ...]) -> tuple[TileView, tuple[Value, ...]]:
-        """The array cut into tiles of `extents`, aligned at the last axis, and this one's index."""
+    def view(
+        self, t: Trace, extents: tuple[int, ...], further: Tile | None = None
+    ) -> tuple[TileView, tuple[Value, ...]]:
+        """The array cut into tiles of `extents`, aligned at the last axis, and this one's index.
+
+        further: how many tiles further it is along the tile's first axis.
+        """
         rank = self.array.array.ndim
         if len(extents) > rank:
             raise error(
@@ -90,11 +95,14 @@ class Region(ForeignValue):
             )
         tile = (1,) * (rank - len(extents)) + extents
         view = tile_view(t, self.array, tile)
-        index = tuple(
+        index = [
             self._index(t, axis, start, extent)
             for axis, (start, extent) in enumerate(zip(self.start, tile, strict=True))
-        )
-        return view, index
+        ]
+        if further is not None:
+            first = rank - len(extents)
+            index[first] = t.value("addi", index[first], further.value)
+        return view, tuple(index)
 
     def _index(self, t: Trace, axis: int, start: object, extent: int) -> Value:
         found = quotient(t, scalar(t, start, "the start of a region"), extent)

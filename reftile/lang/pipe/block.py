@@ -15,6 +15,7 @@ from typing import cast
 
 from reftile.ir.core import Block, Op, Value
 from reftile.ir.core import Kernel as IrKernel
+from reftile.ir.types import scalar as int_scalar
 from reftile.lang.dtypes import int32
 from reftile.lang.expressions import assign_target
 from reftile.lang.frame import Frame, Outcome
@@ -50,7 +51,8 @@ class BlockShape:
     top: operations that go in front of all others. grid: the extents of `Kernel(...)`, if there is
     one. threads: of a block. home: where allocations may stand. at_close: what is done
     where the text of the block ends. at_end: what `finish` does. loop: the innermost `Pipelined`.
-    has_products: one has been started so far.
+    has_products: one has been started so far. replicas: warpgroups that share the rows of
+    fragments; replica: the number of this one, if there are several.
     """
 
     trace: Trace
@@ -64,6 +66,8 @@ class BlockShape:
     at_end: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     loop: LoopState | None = None
     has_products: bool = False
+    replicas: int = 1
+    replica: Tile | None = None
 
     @property
     def target(self) -> str:
@@ -197,10 +201,33 @@ class Grid(ForeignContext):
             found = tuple(Tile(results[i], int32) for i in range(len(self.extents)))
             single = isinstance(target, ast.Name) and len(found) == 1
             assign_target(frame, target, found[0] if single else found)
-        shape.home = t.block
+        if shape.target == "sm_90a" and self.threads and self.threads % 128 == 0:
+            shape.replicas = self.threads // 128
+        if shape.replicas == 1:
+            return self._body(shape, body)
+        return self._warpgroups(frame, shape, body)
+
+    def _body(self, shape: BlockShape, body: Callable[[], Outcome]) -> Outcome:
+        shape.home = shape.trace.block
         outcome = body()
         for close in shape.at_close:
             close()
+        return outcome
+
+    def _warpgroups(self, frame: Frame, shape: BlockShape, body: Callable[[], Outcome]) -> Outcome:
+        """The body as a role whose replicas share the rows of fragments."""
+        t = frame.trace
+        block = Block((int_scalar(int32.element),), ("warpgroup",))
+        shape.replica = Tile(block.arguments[0], int32)
+        outer, frame.names = frame.names, dict(frame.names)
+        try:
+            with t.inside(block):
+                outcome = self._body(shape, body)
+                t.op("yield", ())
+        finally:
+            frame.names = outer
+        role = {"label": "warpgroup", "warps": 4, "replicas": shape.replicas}
+        t.structure("role", [block], types=[], **role)
         return outcome
 
 

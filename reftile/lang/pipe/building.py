@@ -20,8 +20,11 @@ def elected(t: Trace, build: Callable[[], Token | None]) -> Token | None:
     return None if token is None else Token(op.results[0])
 
 
-def when(t: Trace, condition: Tile, build: Callable[[], None]) -> None:
-    """What is done if a scalar is true."""
+def when(t: Trace, condition: Tile | None, build: Callable[[], None]) -> None:
+    """What is done if a scalar is true; None always is."""
+    if condition is None:
+        build()
+        return
     if condition.constant is not None:
         if condition.constant:
             build()
@@ -31,6 +34,24 @@ def when(t: Trace, condition: Tile, build: Callable[[], None]) -> None:
         build()
         t.op("yield", ())
     t.structure("if", [block], condition.value, types=[])
+
+
+def choose(
+    t: Trace,
+    condition: Tile | None,
+    build: Callable[[], tuple[Value, ...]],
+    otherwise: Callable[[], tuple[Value, ...]],
+) -> tuple[Value, ...]:
+    """What one of two gives, by a scalar; None is the first."""
+    if condition is None:
+        return build()
+    blocks, found = (Block(), Block()), list[tuple[Value, ...]]()
+    for block, each in zip(blocks, (build, otherwise), strict=True):
+        with t.inside(block):
+            found.append(each())
+            t.op("yield", found[-1])
+    types = [v.type for v in found[0]]
+    return t.structure("if", blocks, condition.value, types=types).results
 
 
 def is_computed_from(value: Value, block: Block, allowed: Value) -> bool:

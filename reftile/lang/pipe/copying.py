@@ -7,14 +7,16 @@ from typing import cast
 
 from reftile.ir.core import Value
 from reftile.lang import arithmetic
+from reftile.lang.dtypes import int32
 from reftile.lang.names.registry import name
 from reftile.lang.pipe.arrays import Region, as_region, history_of
 from reftile.lang.pipe.block import BlockShape, LoopState, join, shape_of
-from reftile.lang.pipe.building import elected, is_computed_from
+from reftile.lang.pipe.building import choose, elected, is_computed_from
 from reftile.lang.pipe.common import error
 from reftile.lang.pipe.fragments import Fragment
 from reftile.lang.pipe.shared import Shared, fill_at_once
 from reftile.lang.pipe.values import Buffer, TileView
+from reftile.lang.pipe.warpgroups import by_first, meet
 from reftile.lang.trace import Trace
 from reftile.lang.values import Tile, Token, describe
 
@@ -31,21 +33,23 @@ def copy(t: Trace, source: object, target: object, /) -> None:
         case Region(), Shared():
             _region_to_shared(t, left, right)
         case Region(), Fragment():
-            right.write(t, _load_region(t, left, right.shape))
+            right.write(t, _load_region(t, left, right.own, _further(t, right)))
         case Shared(), Fragment():
             _need_shape(t, left.kind.shape, right.shape, left, right)
-            right.write(t, left.read(t))
+            right.write(t, left.read(t, right.replicated))
         case Fragment(), Shared():
             _need_shape(t, left.shape, right.kind.shape, left, right)
+            _need_share(t, left)
             right.write(t, left.read(t))
         case Fragment(), Fragment():
-            _need_shape(t, left.shape, right.shape, left, right)
+            _need_shape(t, left.own, right.own, left, right)
             right.write(t, left.read(t))
         case Shared(), Shared():
             _need_shape(t, left.kind.shape, right.kind.shape, left, right)
             right.write(t, left.read(t))
         case Fragment(), Region():
-            _store_region(t, left.read(t), right)
+            _need_share(t, left)
+            _store_region(t, left.read(t), right, _further(t, left))
         case Shared(), Region():
             _shared_to_region(t, left, right)
         case _:
@@ -66,6 +70,21 @@ def _need_shape(
             "copy_shape",
             f"{describe(source)} does not fit {describe(target)}",
             "both sides of a copy have one shape",
+        )
+
+
+def _further(t: Trace, fragment: Fragment) -> Tile | None:
+    """Tiles between the first warpgroup's share and this one's."""
+    return None if fragment.replicated else shape_of(t).replica
+
+
+def _need_share(t: Trace, fragment: Fragment) -> None:
+    if fragment.replicated and shape_of(t).replicas > 1:
+        raise error(
+            t,
+            "rows",
+            "every warpgroup holds this fragment, and all would store it",
+            "store one that is dealt out: without replicated=True",
         )
 
 
@@ -160,23 +179,56 @@ def start_copy(
     )
 
 
-def _load_region(t: Trace, source: Region, shape: tuple[int, ...]) -> Tile:
-    view, index = source.view(t, shape)
+def _load_region(t: Trace, source: Region, shape: tuple[int, ...], further: Tile | None) -> Tile:
+    view, index = source.view(t, shape, further)
     history = history_of(shape_of(t), source.array)
     before = cast("Token", history.written())
-    op = t.op("load_view_tko", view.value, index, before.value, ordering="weak")
-    history.has_read(Token(op.results[1]))
-    return arithmetic.reshape(t, Tile(op.results[0], source.dtype), shape)
+    kind = view.type.tile_type
+
+    def load() -> tuple[Value, ...]:
+        return t.op("load_view_tko", view.value, index, before.value, ordering="weak").results
+
+    def nothing() -> tuple[Value, ...]:
+        return t.constant(0, source.dtype, kind.shape), before.value
+
+    inside = _begins_inside(t, source, view, index, len(shape), further)
+    tile, token = choose(t, inside, load, nothing)
+    history.has_read(Token(token))
+    return arithmetic.reshape(t, Tile(tile, source.dtype), shape)
 
 
-def _store_region(t: Trace, tile: Tile, target: Region) -> None:
-    view, index = target.view(t, tile.shape)
+def _begins_inside(
+    t: Trace,
+    region: Region,
+    view: TileView,
+    index: tuple[Value, ...],
+    rank: int,
+    further: Tile | None,
+) -> Tile | None:
+    """Whether a warpgroup's share begins inside the array; None where it always does."""
+    if further is None:
+        return None
+    axis = len(index) - rank
+    extent = region.array.array.shape[axis]
+    first = t.value("muli", index[axis], t.constant(view.type.tile[axis], int32))
+    return arithmetic.compare(t, "less_than", Tile(first, int32), extent)
+
+
+def _store_region(t: Trace, tile: Tile, target: Region, further: Tile | None = None) -> None:
+    view, index = target.view(t, tile.shape, further)
     value = arithmetic.convert(t, tile, target.dtype)
     value = arithmetic.reshape(t, value, view.type.tile)
     history = history_of(shape_of(t), target.array)
     before = history.all().value
-    op = t.op("store_view_tko", value.value, view.value, index, before, ordering="weak")
-    history.has_written(Token(op.results[0]))
+
+    def store() -> tuple[Value, ...]:
+        return t.op(
+            "store_view_tko", value.value, view.value, index, before, ordering="weak"
+        ).results
+
+    inside = _begins_inside(t, target, view, index, len(tile.shape), further)
+    (token,) = choose(t, inside, store, lambda: (before,))
+    history.has_written(Token(token))
 
 
 def _shared_to_region(t: Trace, source: Shared, target: Region) -> None:
@@ -188,15 +240,14 @@ def _shared_to_region(t: Trace, source: Shared, target: Region) -> None:
     view, index = target.view(t, source.kind.shape)
     history = history_of(shape, target.array)
     before = join(t, source.written(t), history.all())
-    fenced = t.value("fence_proxy", before.value)
+    fenced = meet(t, Token(t.value("fence_proxy", before.value)))
     buffer = source.buffer(t)
 
     def issue() -> Token:
-        t.op("copy_out", buffer.value, view.value, index, fenced)
+        t.op("copy_out", buffer.value, view.value, index, fenced.value)
         t.op("commit_copies", engine="bulk")
         return Token(t.value("wait_copies", engine="bulk", in_flight=0))
 
-    left = elected(t, issue)
-    assert left is not None
+    left = meet(t, by_first(t, lambda: elected(t, issue) or fenced, fenced))
     source.history.has_read(left)
     history.has_written(left)

@@ -20,6 +20,7 @@ from reftile.lang.names.create import need_dtype
 from reftile.lang.names.registry import name
 from reftile.lang.pipe.block import shape_of
 from reftile.lang.pipe.common import error
+from reftile.lang.pipe.warpgroups import share_of
 from reftile.lang.trace import Trace
 from reftile.lang.values import Tile, Undefined, as_items, describe
 
@@ -172,11 +173,16 @@ def settle(t: Trace, value: object) -> Tile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fragment(ForeignValue):
-    """A tile in registers that can be written: `f[i, j]` inside `Parallel`, `f[...]` as a whole."""
+    """A tile in registers that can be written: `f[i, j]` inside `Parallel`, `f[...]` as a whole.
+
+    own: the extents of what a warpgroup holds. replicated: each holds all of it.
+    """
 
     shape: tuple[int, ...]
     dtype: DType
     cell: str
+    own: tuple[int, ...]
+    replicated: bool = False
 
     def describe(self) -> str:
         """Name the value in a message."""
@@ -227,14 +233,14 @@ class Fragment(ForeignValue):
         """The elements at the indices of `Parallel`, or with `[...]` all."""
         if index is Ellipsis:
             return self.read(t)
-        return at_parallel(t, self, self.shape, lambda: self.read(t), index)
+        return at_parallel(t, self, self.own, lambda: self.read(t), index)
 
     def set_item(self, t: Trace, index: object, value: object) -> None:
         """Write the elements at the indices of `Parallel`, or with `[...]` all."""
         if index is not Ellipsis:
-            need_whole(t, self, self.shape, index)
+            need_whole(t, self, self.own, index)
         tile = arithmetic.as_tile(t, value)
-        self.write(t, arithmetic.broadcast(t, tile, self.shape))
+        self.write(t, arithmetic.broadcast(t, tile, self.own))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -302,14 +308,21 @@ def need_whole(t: Trace, owner: ForeignValue, shape: tuple[int, ...], index: obj
 
 
 @name
-def alloc_fragment(t: Trace, shape: object, dtype: object, /) -> Fragment:
-    """A tile in registers, to be filled."""
+def alloc_fragment(
+    t: Trace, shape: object, dtype: object, /, *, replicated: object = False
+) -> Fragment:
+    """A tile in registers, to be filled.
+
+    replicated: where a block has several warpgroups, each holds all of it, not its share of rows.
+    """
     block = shape_of(t)
     block.need_home("alloc_fragment")
     extents, element = t.static_shape(shape), need_dtype(t, dtype)
     cell = block.fresh("fragment")
     t.cells[cell] = lambda: Undefined("nothing has filled it")
-    fragment = Fragment(extents, element, cell)
+    whole = t.static_bool(replicated, "replicated")
+    own = extents if whole else share_of(t, extents, "a fragment")
+    fragment = Fragment(extents, element, cell, own, whole)
     block.at_close.append(lambda: _close(t, fragment))
     return fragment
 
@@ -336,13 +349,13 @@ def fill(t: Trace, target: object, value: object, /) -> None:
     if number.shape:
         raise error(t, "fill", f"`fill` takes one number, found {describe(number)}")
     if number.constant == 0 and not str(number.constant).startswith("-"):
-        fragment.hold(t, Cleared(fragment.shape, fragment.dtype))
+        fragment.hold(t, Cleared(fragment.own, fragment.dtype))
         return
-    fragment.write(t, arithmetic.broadcast(t, number, fragment.shape))
+    fragment.write(t, arithmetic.broadcast(t, number, fragment.own))
 
 
 @name
 def clear(t: Trace, target: object, /) -> None:
     """Let all elements of a fragment be zero."""
     fragment = need_fragment(t, target, "target")
-    fragment.hold(t, Cleared(fragment.shape, fragment.dtype))
+    fragment.hold(t, Cleared(fragment.own, fragment.dtype))

@@ -20,8 +20,9 @@ from reftile.lang.pipe.fragments import (
     need_fragment,
     settle,
 )
-from reftile.lang.pipe.places import transpose
+from reftile.lang.pipe.places import part, transpose
 from reftile.lang.pipe.shared import Shared, has_product_unit
+from reftile.lang.pipe.warpgroups import share_of
 from reftile.lang.trace import Trace
 from reftile.lang.values import Tile, Token, Undefined, describe
 
@@ -59,19 +60,19 @@ def _unit(t: Trace, unit: object) -> str:
     shape = shape_of(t)
     if unit is not None and unit not in UNITS:
         raise error(t, "unit", f"`unit` is wgmma or mma, found {describe(unit)}")
-    if unit is None and shape.target == "sm_90a" and shape.threads != 128:
+    if unit is None and shape.target == "sm_90a" and not has_product_unit(shape):
         raise error(
             t,
             "unit",
             f"products of sm_90a are done by four warps, and a block has {shape.threads} threads",
-            'threads=128, or gemm(..., unit="mma") for products of single warps',
+            'threads=128 or a multiple, or gemm(..., unit="mma") for products of single warps',
         )
     if unit == "wgmma" and not has_product_unit(shape):
         raise error(
             t,
             "unit",
             f"{shape.target} with {shape.threads} threads has no wgmma",
-            "it needs sm_90a and threads=128",
+            "it needs sm_90a and threads=128, or a multiple",
         )
     if isinstance(unit, str):
         return unit
@@ -110,9 +111,16 @@ def _check(t: Trace, lhs: object, rhs: object, acc: Fragment, sides: tuple[bool,
         )
 
 
-def _read_buffer(t: Trace, shared: Shared, turned: bool) -> tuple[Value, Token]:
+def _read_buffer(t: Trace, shared: Shared, turned: bool, rows: bool) -> tuple[Value, Token]:
+    """An operand as the product reads it; `rows`: only those of this warpgroup."""
     token, buffer = shared.written(t), shared.buffer(t)
-    return (transpose.implementation(t, buffer) if turned else buffer).value, token
+    if turned:
+        buffer = transpose.implementation(t, buffer)
+    replica = shape_of(t).replica
+    if rows and replica is not None:
+        own = share_of(t, buffer.type.shape, "the left operand")
+        buffer = part.implementation(t, buffer, (replica, 0), own)
+    return buffer.value, token
 
 
 # By single warps
@@ -120,14 +128,14 @@ def _read_buffer(t: Trace, shared: Shared, turned: bool) -> tuple[Value, Token]:
 
 def _multiply(t: Trace, lhs: object, rhs: object, acc: Fragment, sides: tuple[bool, bool]) -> None:
     """Operands through registers, then the product."""
-    left = lhs.read(t) if isinstance(lhs, Fragment) else _load(t, lhs, sides[0])
-    right = _load(t, rhs, sides[1])
+    left = lhs.read(t) if isinstance(lhs, Fragment) else _load(t, lhs, sides[0], True)
+    right = _load(t, rhs, sides[1], False)
     acc.write(t, matrix.mma.implementation(t, left, right, acc.read(t)))
 
 
-def _load(t: Trace, operand: object, turned: bool) -> Tile:
+def _load(t: Trace, operand: object, turned: bool, rows: bool) -> Tile:
     assert isinstance(operand, Shared)
-    buffer, token = _read_buffer(t, operand, turned)
+    buffer, token = _read_buffer(t, operand, turned, rows)
     op = t.op("load_buffer", buffer, None, token.value)
     operand.history.has_read(Token(op.results[1]))
     return Tile(op.results[0], operand.dtype)
@@ -143,13 +151,13 @@ def _start(t: Trace, lhs: object, rhs: object, acc: Fragment, sides: tuple[bool,
         left = lhs.read(t).value
     else:
         assert isinstance(lhs, Shared)
-        left, token = _read_buffer(t, lhs, sides[0])
+        left, token = _read_buffer(t, lhs, sides[0], True)
         ready.append(token)
     assert isinstance(rhs, Shared)
-    right, token = _read_buffer(t, rhs, sides[1])
+    right, token = _read_buffer(t, rhs, sides[1], False)
     ready.append(token)
     given, accumulate = _accumulator(t, acc)
-    kind = PendingType(TileType(acc.shape, acc.dtype.element))
+    kind = PendingType(TileType(acc.own, acc.dtype.element))
     signs = {
         f"signedness_{side}": rhs.dtype.signedness if rhs.dtype.is_int else None
         for side in ("lhs", "rhs")

@@ -14,8 +14,10 @@ from reftile.lang.loops import Execute, ForeignLoop
 from reftile.lang.names import math as mathematics
 from reftile.lang.names import reduction
 from reftile.lang.names.registry import Name, name
+from reftile.lang.pipe.block import shape_of
 from reftile.lang.pipe.common import error
 from reftile.lang.pipe.fragments import ParallelIndex, need_fragment
+from reftile.lang.pipe.warpgroups import share_of
 from reftile.lang.trace import Trace
 from reftile.lang.values import Tile
 
@@ -32,7 +34,9 @@ class ParallelLoop(ForeignLoop):
 
     def trace(self, frame: Frame, node: ast.For, execute: Execute) -> Outcome:
         """Trace the body once, for all elements together."""
-        counters = [_counter(frame.trace, self.extents, a) for a in range(len(self.extents))]
+        t = frame.trace
+        own = share_of(t, self.extents, "a `Parallel`")
+        counters = [_counter(t, own, a) for a in range(len(own))]
         single = len(counters) == 1 and isinstance(node.target, ast.Name)
         assign_target(frame, node.target, counters[0] if single else tuple(counters))
         outer, frame.loop = frame.loop, None
@@ -48,6 +52,10 @@ class ParallelLoop(ForeignLoop):
 def _counter(t: Trace, extents: tuple[int, ...], axis: int) -> ParallelIndex:
     """The numbers 0, 1, ... along an axis, repeated along the others."""
     line = Tile(t.value("iota", types=[TileType((extents[axis],), int32.element)]), int32)
+    replica = shape_of(t).replica
+    if axis == 0 and replica is not None:
+        first = arithmetic.add_sub_mul(t, "mul", replica, extents[0])
+        line = arithmetic.add_sub_mul(t, "add", line, first)
     wide = tuple(e if a == axis else 1 for a, e in enumerate(extents))
     tile = arithmetic.broadcast(t, arithmetic.reshape(t, line, wide), extents)
     return ParallelIndex(tile.value, int32, None, axis)
@@ -84,6 +92,13 @@ def _reduction(what: str, whole: Name[..., object], pair: Name[..., object]) -> 
                 t,
                 "reduce_shape",
                 f"{left.describe()} reduced along axis {axis} is {kept}, found {right.shape}",
+            )
+        if shape_of(t).replicas > 1 and (axis == 0 or right.replicated):
+            raise error(
+                t,
+                "rows",
+                "rows are dealt out to several warpgroups, and cannot be combined",
+                "reduce along another axis, or use threads=128",
             )
         found = whole.implementation(t, left.read(t), axis)
         if not t.static_bool(clear, "clear"):

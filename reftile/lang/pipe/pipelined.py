@@ -42,6 +42,7 @@ from reftile.lang.pipe.building import elected, recompute, when
 from reftile.lang.pipe.common import error
 from reftile.lang.pipe.copying import CopyAhead, start_copy
 from reftile.lang.pipe.shared import wait_for_products
+from reftile.lang.pipe.warpgroups import is_first, meet
 from reftile.lang.source import leaves_loop
 from reftile.lang.trace import Trace, static_number
 from reftile.lang.values import Tile, Token, Undefined
@@ -49,9 +50,10 @@ from reftile.lang.values import Tile, Token, Undefined
 
 @dataclass(slots=True)
 class _Ring:
-    """The stages of one loop: which is next, its phase, and which was the last.
+    """The stages of one loop: which is next, its phase, which was the last, and its phase.
 
-    They are cells, so that a loop that runs again goes on where it stopped.
+    They are cells, so that a loop that runs again goes on where it stopped. barrier: counts the
+    bytes of a stage. empty: where several warpgroups say that they have read one.
     """
 
     shape: BlockShape
@@ -59,7 +61,9 @@ class _Ring:
     slot: str
     phase: str
     last: str
+    last_phase: str
     barrier: Value | None = None
+    empty: Value | None = None
 
     @staticmethod
     def of(shape: BlockShape, node: ast.For, stages: int) -> _Ring:
@@ -67,12 +71,16 @@ class _Ring:
 
         def make() -> _Ring:
             t, name_ = shape.trace, shape.fresh("ring")
-            ring = _Ring(shape, stages, f"{name_}.slot", f"{name_}.phase", f"{name_}.last")
+            slot, phase = f"{name_}.slot", f"{name_}.phase"
+            ring = _Ring(shape, stages, slot, phase, f"{name_}.last", f"{name_}.last_phase")
             t.cells[ring.slot] = t.cells[ring.phase] = shape.zero
-            last = Tile(t.constant(stages - 1, int32), int32)
-            t.cells[ring.last] = lambda: last
+            last, one = (Tile(t.constant(n, int32), int32) for n in (stages - 1, 1))
+            t.cells[ring.last], t.cells[ring.last_phase] = lambda: last, lambda: one
             if shape.target == "sm_90a":
                 ring.barrier = t.value("alloc_barrier", types=[BarrierType(stages, 1)])
+            if shape.replicas > 1:
+                kind = BarrierType(stages, shape.replicas)
+                ring.empty = t.value("alloc_barrier", types=[kind])
             return ring
 
         return cast("_Ring", shape.once(("ring", node, stages), make))
@@ -124,6 +132,7 @@ class Pipeline(ForeignLoop):
 
         bounds = (self.first, self.end, Tile(t.constant(1, int32), int32, 1))
         outcome = trace_counted(frame, node, counter, bounds, body, tracing.before)
+        tracing.after()
         for copy in tracing.copies:
             ended = Undefined("it holds a stage of a `Pipelined` loop that has ended")
             t.set_cell(copy.target.history.written_cell, ended)
@@ -139,7 +148,7 @@ class _Tracing:
         self.block = Block()
         self.counter: Value | None = None
         self.bulk = shape.target == "sm_90a"
-        self.fill = shape.zero()
+        self.fill = self.fill_phase = shape.zero()
         self.has_products = shape.has_products
 
     # The body
@@ -148,7 +157,7 @@ class _Tracing:
         """Trace one iteration, then put in what it copies ahead."""
         t, ring = self.t, self.ring
         slot, phase = ring.cell(ring.slot), ring.cell(ring.phase)
-        self.fill = ring.cell(ring.last)
+        self.fill, self.fill_phase = ring.cell(ring.last), ring.cell(ring.last_phase)
         names = dict(t.frame.names) if t.frame is not None else {}
         outer, self.block, self.counter = self.shape.loop, t.block, counter.value
         head = len(t.block.ops)
@@ -174,6 +183,7 @@ class _Tracing:
         self._insert(state, names, head, waits)
         following = ring.advance(slot, phase)
         t.set_cell(ring.last, slot)
+        t.set_cell(ring.last_phase, phase)
         t.set_cell(ring.slot, following[0])
         t.set_cell(ring.phase, following[1])
         return outcome
@@ -227,12 +237,30 @@ class _Tracing:
     def _ahead(self, state: LoopState, free: Token, single: bool) -> None:
         """One thread copies for a later iteration."""
         t, counter = self.t, Tile(state.counter, int32)
+        if self.ring.empty is not None:
+            again = arithmetic.compare(t, "not_equal", counter, self.loop.first)
+            when(t, again, lambda: self._release(self.fill, free))
         if single:
-            self._issue(counter, state.slot, free)
+            self._fill(None, counter, state.slot, self.fill_phase, free)
             return
         later = self._later(counter)
         inside = arithmetic.compare(t, "less_than", later, self.loop.end)
-        when(t, inside, lambda: self._issue(later, self.fill, free))
+        self._fill(inside, later, self.fill, self.fill_phase, free)
+
+    def _release(self, slot: Tile, token: Token) -> None:
+        """Say that this warpgroup has read a stage."""
+        self.t.op("arrive_barrier", self.ring.empty, slot.value, None, token.value)
+
+    def _fill(self, inside: Tile | None, step: Tile, slot: Tile, phase: Tile, token: Token) -> None:
+        """The first warpgroup starts the copies of a step that is `inside` the loop.
+
+        phase: that of the use of the stage before, which all warpgroups must have read.
+        """
+        t, condition = self.t, inside
+        first = is_first(t)
+        if first is not None:
+            condition = first if inside is None else arithmetic.logical(t, "and", inside, first)
+        when(t, condition, lambda: self._issue(step, slot, token, phase))
 
     def _later(self, counter: Tile) -> Tile:
         ahead = self.t.constant(self.loop.stages - 1, int32)
@@ -262,12 +290,16 @@ class _Tracing:
 
     # Copies
 
-    def _issue(self, step: Tile, slot: Tile, token: Token) -> None:
+    def _issue(self, step: Tile, slot: Tile, free: Token, phase: Tile | None = None) -> None:
         """Start the copies of a step into a stage."""
-        t = self.t
+        t, empty = self.t, self.ring.empty
         known = {cast("Value", self.counter): step.value}
 
         def each() -> None:
+            token = free
+            if empty is not None and phase is not None:
+                read = t.value("wait_barrier", empty, slot.value, phase.value)
+                token = join(t, free, Token(read))
             if self.bulk:
                 size = sum(copy.target.kind.size_bytes for copy in self.copies)
                 t.op("arrive_barrier", self.ring.barrier, slot.value, bytes=size)
@@ -289,19 +321,32 @@ class _Tracing:
         """In front of the loop: the first copies."""
         for copy in self.copies:
             copy.target.need_stages(self.loop.stages)
-        if not self.copies or self.loop.stages == 1:
+        if not self.copies or (self.loop.stages == 1 and self.ring.empty is None):
             return
         t, ring = self.t, self.ring
         used = [copy.target.history.all() for copy in self.copies]
-        free = join(t, *used, wait_for_products(t, self.has_products))
+        free = meet(t, join(t, *used, wait_for_products(t, self.has_products)))
         slot, phase = ring.cell(ring.slot), ring.cell(ring.phase)
         for ahead in range(self.loop.stages - 1):
             step = arithmetic.add_sub_mul(t, "add", self.loop.first, ahead)
             inside = arithmetic.compare(t, "less_than", step, self.loop.end)
-            when(t, inside, lambda s=step, at=slot: self._issue(s, at, free))
+            other = phase
+            if ring.empty is not None:
+                other = arithmetic.logical(t, "xor", phase, 1)
+            self._fill(inside, step, slot, other, free)
             if not self.bulk:
                 t.op("commit_copies", engine="thread")
             slot, phase = ring.advance(slot, phase)
+
+    def after(self) -> None:
+        """Behind the loop: hand back the last stage."""
+        if not self.copies or self.ring.empty is None:
+            return
+        t = self.t
+        used = [copy.target.history.all() for copy in self.copies]
+        free = join(t, *used, wait_for_products(t))
+        ran = arithmetic.compare(t, "less_than", self.loop.first, self.loop.end)
+        when(t, ran, lambda: self._release(self.ring.cell(self.ring.last), free))
 
 
 def _splice(block: Block, at: int, inserted: Block) -> None:

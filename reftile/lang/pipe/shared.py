@@ -14,10 +14,12 @@ from reftile.lang.foreign import ForeignValue
 from reftile.lang.names.create import need_dtype
 from reftile.lang.names.registry import name
 from reftile.lang.pipe.block import BlockShape, History, join, shape_of
-from reftile.lang.pipe.building import elected
+from reftile.lang.pipe.building import elected, when
 from reftile.lang.pipe.common import buffer_type, error
 from reftile.lang.pipe.fragments import at_parallel, need_whole
+from reftile.lang.pipe.places import part
 from reftile.lang.pipe.values import Buffer
+from reftile.lang.pipe.warpgroups import is_first, meet, share_of
 from reftile.lang.trace import Trace
 from reftile.lang.values import Tile, Token, Undefined
 
@@ -96,31 +98,45 @@ class Shared(ForeignValue):
         if loop is not None:
             loop.touched.add(self)
 
-    def read(self, t: Trace) -> Tile:
-        """Its tile in registers."""
+    def share(self, t: Trace, whole: bool = False) -> Buffer:
+        """The memory of the rows that this warpgroup has."""
+        replica = shape_of(t).replica
+        buffer = self.buffer(t)
+        if replica is None or whole:
+            return buffer
+        own = share_of(t, self.kind.shape, "shared memory")
+        index = (replica, *(0,) * (len(own) - 1))
+        return part.implementation(t, buffer, index, own)
+
+    def read(self, t: Trace, whole: bool = False) -> Tile:
+        """Its tile in registers, or the warpgroup's share of it."""
         token = self.written(t)
-        op = t.op("load_buffer", self.buffer(t).value, None, token.value)
+        op = t.op("load_buffer", self.share(t, whole).value, None, token.value)
         self.history.has_read(Token(op.results[1]))
         return Tile(op.results[0], self.dtype)
 
     def write(self, t: Trace, tile: Tile) -> None:
-        """Store a tile of registers, in its dtype."""
-        token = self.before_writing(t)
+        """Store a tile of registers, in its dtype; warpgroups store their shares."""
+        token = meet(t, self.before_writing(t))
         value = arithmetic.convert(t, tile, self.dtype)
-        op = t.op("store_buffer", value.value, self.buffer(t).value, None, token.value)
-        self.history.has_written(Token(op.results[0]))
+        op = t.op("store_buffer", value.value, self.share(t).value, None, token.value)
+        self.history.has_written(meet(t, Token(op.results[0])))
+
+    def own(self, t: Trace) -> tuple[int, ...]:
+        """The extents of a warpgroup's share."""
+        return share_of(t, self.kind.shape, "shared memory")
 
     def item(self, t: Trace, index: object) -> object:
         """The elements at the indices of `Parallel`, or with `[...]` all."""
         if index is Ellipsis:
             return self.read(t)
-        return at_parallel(t, self, self.kind.shape, lambda: self.read(t), index)
+        return at_parallel(t, self, self.own(t), lambda: self.read(t), index)
 
     def set_item(self, t: Trace, index: object, value: object) -> None:
         """Write the elements at the indices of `Parallel`, or with `[...]` all."""
         if index is not Ellipsis:
-            need_whole(t, self, self.kind.shape, index)
-        tile = arithmetic.broadcast(t, arithmetic.as_tile(t, value), self.kind.shape)
+            need_whole(t, self, self.own(t), index)
+        tile = arithmetic.broadcast(t, arithmetic.as_tile(t, value), self.own(t))
         self.write(t, tile)
 
 
@@ -139,8 +155,8 @@ def wait_for_products(t: Trace, has_products: bool | None = None) -> Token:
 
 
 def has_product_unit(shape: BlockShape) -> bool:
-    """True if products run beside other work here: on sm_90a, in blocks of four warps."""
-    return shape.target == "sm_90a" and shape.threads == 128
+    """True if products run beside other work here: on sm_90a, in blocks of whole warpgroups."""
+    return shape.target == "sm_90a" and bool(shape.threads) and shape.threads % 128 == 0
 
 
 @name
@@ -176,12 +192,13 @@ def fill_at_once(t: Trace, shared: Shared, load: Callable[[Buffer, Token], None]
         shared.history.has_written(Token(t.value("wait_copies", engine="thread", in_flight=0)))
         return
     barrier, phase = _barrier_of(t, shape, shared)
+    token = meet(t, token)
 
     def issue() -> None:
         t.op("arrive_barrier", barrier, shape.zero().value, bytes=shared.kind.size_bytes)
         load(buffer, token)
 
-    elected(t, issue)
+    when(t, is_first(t), lambda: elected(t, issue) and None)
     landed = Token(t.value("wait_barrier", barrier, shape.zero().value, phase.value))
     one = t.constant(1, int32)
     t.set_cell(shared.phase_cell, Tile(t.value("xori", phase.value, one), int32))
