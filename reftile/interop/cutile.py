@@ -102,6 +102,7 @@ class Host:
 
     driver: what cuTile calls. options: how kernels run.
     forgive: what only warns (see FORGIVABLE). warned: the warnings, each once.
+    forgiven: the rules of what was forgiven; whoever looks may clear it.
     report: what the backend said about the last launch. launches: how many ran.
     on_launch: called with the kernel and the grid before each.
     """
@@ -113,6 +114,7 @@ class Host:
         self.report: object = None
         self.launches = 0
         self.warned: dict[str, Diagnosis] = {}
+        self.forgiven: set[str] = set()
         self._lent = _Spans()
         self._running = threading.RLock()
         self.on_launch: Callable[[Kernel, tuple[int, ...]], None] | None = None
@@ -158,6 +160,7 @@ class Host:
                 self._warn(error.diagnosis)
 
     def _warn(self, found: Diagnosis) -> None:
+        self.forgiven.add(found.rule)
         place = f"{found.rule} {found.span}"
         if place not in self.warned:
             self.warned[place] = found

@@ -35,6 +35,7 @@ class Judge:
         self.launches = 0
         self.judged: list[str] = []
         self._classes: set[tuple[str, str]] = set()
+        self._host = host
         host.on_launch = self._launched
         self._testing: Any = import_module("torch.testing")
         self._assert_close: Callable[..., None] = self._testing.assert_close
@@ -43,6 +44,12 @@ class Judge:
     def begin(self) -> None:
         """Forget the last case."""
         self.launches, self.judged, self._classes = 0, [], set()
+        self._host.forgiven.clear()
+
+    @property
+    def forgiven(self) -> list[str]:
+        """The rules that were broken and only warned of."""
+        return sorted(self._host.forgiven)
 
     def close(self) -> None:
         """Put torch's comparison back."""

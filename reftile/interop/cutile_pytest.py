@@ -8,9 +8,11 @@ interpreter with every check on; tensors that they put on "cuda" are on the CPU.
     --reftile-strict        also fail for a false promise about the stride of an axis of one element
     --reftile-unspecified   only warn of unspecified values that are left in an array
     --reftile-no-tokens     have cuTile leave its token order out (its own switch for tests)
+    --reftile-unchecked     only compute
     --reftile-arch 10.0     the compute capability to compile for
     --reftile-limit 60      seconds that a case may take
     --reftile-results FILE  add a line of JSON for each case, and leave out those that are there
+    --reftile-only FILE     only the cases that failed by a race in such a file
 """
 
 from __future__ import annotations
@@ -45,10 +47,12 @@ CHILD = "REFTILE_CUTILE_CHILD"
 class Setting:
     """The contexts that are open while the tests run."""
 
-    def __init__(self, forgive: list[str], architecture: tuple[int, int]) -> None:
+    def __init__(
+        self, forgive: list[str], architecture: tuple[int, int], check: bool = True
+    ) -> None:
         self.stack = ExitStack()
         self.host: Host = self.stack.enter_context(
-            on_host(forgive=forgive, architecture=architecture)
+            on_host(backend="interp", check=check, forgive=forgive, architecture=architecture)
         )
         driver: HostDriver = self.host.driver
         self.stack.enter_context(cuda_on_cpu(driver))
@@ -61,7 +65,7 @@ class Setting:
 def start_in_child() -> None:
     """Set a process up that a test started; called as that process begins."""
     options = json.loads(os.environ[CHILD])
-    setting = Setting(options["forgive"], tuple(options["architecture"]))
+    setting = Setting(options["forgive"], tuple(options["architecture"]), options["check"])
     atexit.register(setting.close)
 
 
@@ -71,9 +75,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--reftile-strict", action="store_true", help="hold cuTile to every promise")
     group.addoption("--reftile-unspecified", action="store_true", help="unspecified values warn")
     group.addoption("--reftile-no-tokens", action="store_true", help="leave the token order out")
+    group.addoption("--reftile-unchecked", action="store_true", help="only compute")
     group.addoption("--reftile-arch", default="10.0", metavar="X.Y", help="compute capability")
     group.addoption("--reftile-limit", type=int, default=60, metavar="S", help="seconds for a case")
     group.addoption("--reftile-results", metavar="FILE", help="add results here, and go on there")
+    group.addoption("--reftile-only", metavar="FILE", help="only what failed by a race there")
     with suppress(ValueError):  # pytest-benchmark is there.
         group.addoption("--benchmark-sort", help="of pytest-benchmark, not used")
 
@@ -109,9 +115,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     forgive = [] if options.reftile_strict else ["unit_stride"]
     if options.reftile_unspecified:
         forgive.append("unspecified")
-    setting = Setting(forgive, (major, minor))
+    check = not options.reftile_unchecked
+    setting = Setting(forgive, (major, minor), check)
     early_config.stash[_SETTING] = setting
-    child = {"forgive": forgive, "architecture": [major, minor]}
+    child = {"forgive": forgive, "architecture": [major, minor], "check": check}
     _prepare_children(child, setting.stack)
 
 
@@ -178,6 +185,7 @@ class CutileSuite:
         major, minor = driver.compute_capability
         forgiven = ", ".join(sorted(self.setting.host.forgive))
         mode = f"forgiving {forgiven}" if forgiven else "strict"
+        mode = mode if self.setting.host.options.check else "unchecked"
         tokens = ", without cuTile's token order" if os.environ.get(SWITCH) else ""
         return f"reftile: cuTile on the host as sm_{major}{minor}, {mode}{tokens}"
 
@@ -186,11 +194,13 @@ class CutileSuite:
         return True if collection_path.name.startswith("bench_") else None
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Leave out what has a result."""
-        if self.path is None or not self.path.exists():
-            return
-        done = {json.loads(line)["case"] for line in self.path.read_text().splitlines()}
+        """Leave out what has a result, or is not asked for."""
+        done = {line["case"] for line in read_results(self.path)}
         items[:] = [item for item in items if _case(item.nodeid) not in done]
+        only: str | None = self.config.option.reftile_only
+        if only is not None:
+            raced = {line["case"] for line in read_results(Path(only)) if has_race(line)}
+            items[:] = [item for item in items if _case(item.nodeid) in raced]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
@@ -214,7 +224,10 @@ class CutileSuite:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Add what is known about a case to its report."""
         report = yield
-        found: dict[str, object] = {"launches": self.judge.launches, "judged": self.judge.judged}
+        judge = self.judge
+        found: dict[str, object] = {"launches": judge.launches}
+        found |= {"judged": judge.judged} if judge.judged else {}
+        found |= {"forgiven": judge.forgiven} if judge.forgiven else {}
         if call.excinfo is not None and report.outcome == "failed":
             found |= _describe(call.excinfo.value)
         report.user_properties.append(("reftile", json.dumps(found)))
@@ -243,6 +256,18 @@ class CutileSuite:
         assert self.path is not None
         with self.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
+
+
+def read_results(path: Path | None) -> list[dict[str, Any]]:
+    """The lines that `--reftile-results` wrote."""
+    if path is None or not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def has_race(line: dict[str, Any]) -> bool:
+    """True if a case failed because its kernel races."""
+    return any(str(rule).startswith("race.") for rule in line.get("rules", ()))
 
 
 def _case(node: str) -> str:
