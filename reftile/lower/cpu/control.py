@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reftile.ir.core import Block, Op, Value
-from reftile.ir.types import PointerType, TileType, TokenType
+from reftile.ir.types import PointerType, TileType
 from reftile.lower.cpu.builder import Builder, Frame
+from reftile.lower.cpu.hoist import find_product, write_product
 from reftile.lower.cpu.memory import absolute
-from reftile.lower.cpu.nests import Nest, survey_tiles
+from reftile.lower.cpu.nests import Nest
 from reftile.lower.cpu.tiles import Buffer, Held, Literal_, Root, Tile, kind_of
 
 Emit = "Callable[[Builder, Block], None]"
@@ -229,8 +230,21 @@ class Control:
         b.fail_if(op, f"ile({step}, i64(0))", "for.step")
         body = op.regions[0].block
         carried = self._enter(op.operands[3:], body.arguments[1:], op.results, block, op)
+        product = find_product(b, op)
+        buffer = carried.buffers[product.place] if product is not None else None
+        if product is None or buffer is None:
+            self._count(op, carried, (lower, upper, step))
+        else:
+            whole = write_product(b, product, buffer, (lower, upper, step))
+            b.line(f"if noti({whole}):")
+            with b.indented():
+                self._count(op, carried, (lower, upper, step))
+        carried.define(op.results, block)
+
+    def _count(self, op: Op, carried: Places, limits: tuple[str, str, str]) -> None:
+        b, body = self.b, op.regions[0].block
         counter = b.name("k")
-        b.line(f"for {counter} in range({lower}, {upper}, {step}):")
+        b.line(f"for {counter} in range({', '.join(limits)}):")
         b.loop_depth += 1
         self.loops.append((carried, None))
         with b.indented():
@@ -245,7 +259,6 @@ class Control:
         self.loops.pop()
         b.loop_depth -= 1
         b.after_loop()
-        carried.define(op.results, block)
 
     def run_loop(self, op: Op, block: Block) -> None:
         """A loop until it breaks; it stops too when the launch does."""
@@ -294,5 +307,3 @@ def _waits(op: Op) -> bool:
     effects = op.definition.effects
     return effects == "atomic" or (effects == "read" and op.attributes.get("ordering") != "weak")
 
-
-_USED = (TokenType, survey_tiles)

@@ -1,0 +1,130 @@
+"""A loop that is nothing but a matrix product, as one large product.
+
+    for s in range(lower, upper): acc = mma(load(a, (i, s)), load(b, (s, j)), acc)
+
+adds the product of a row of tiles and a column of tiles. If they lie inside their arrays, but for a
+last step that zeros pad, one call of BLAS does it, which packs its operands once. Otherwise, and
+wherever something else happens in the loop, the loop stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reftile.ir.core import Op, Value
+from reftile.ir.dtypes import F32, F64
+from reftile.lower.cpu.builder import Builder
+from reftile.lower.cpu.memory import TileView, constant_of
+from reftile.lower.cpu.tiles import Buffer, size_of
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What a loop multiplies.
+
+    place: of the accumulator among what is carried. row, column: the indices that stay.
+    """
+
+    lhs: TileView
+    rhs: TileView
+    row: Value
+    column: Value
+    place: int
+
+
+def find_product(b: Builder, op: Op) -> Product | None:
+    """The product that a `for` is, if it is one and nothing else."""
+    body = op.regions[0].block
+    work = [o for o in body.ops if o.name not in ("join_tokens", "make_token")]
+    names = [o.name for o in work]
+    if names != ["load_view_tko", "load_view_tko", "mmaf", "continue"] or not b.blas:
+        return None
+    first, second, product, end = work
+    counter = body.arguments[0]
+    loads = {o.results[0]: o for o in (first, second)}
+    lhs, rhs = (loads.get(v) for v in product.operands[:2])
+    if lhs is None or rhs is None or lhs is rhs:
+        return None
+    if any(o.attributes.get("ordering") != "weak" for o in (lhs, rhs)):
+        return None
+    left, right = b.env.get(lhs.operands[0]), b.env.get(rhs.operands[0])
+    if not (_fits(left, product) and _fits(right, product)):
+        return None
+    assert isinstance(left, TileView) and isinstance(right, TileView)
+    (row, along), (down, column) = lhs.arguments[1], rhs.arguments[1]  # type: ignore[misc]
+    if along is not counter or down is not counter or counter in (row, column):
+        return None
+    if row not in b.env or column not in b.env:
+        return None
+    for place, value in enumerate(end.operands):
+        if value is product.results[0] and body.arguments[1 + place] is product.operands[2]:
+            others = [o for o in body.ops if product.results[0] in o.operands and o is not end]
+            uses = [o for o in body.ops if product.operands[2] in o.operands and o is not product]
+            if not others and not uses:
+                return Product(left, right, row, column, place)
+    return None
+
+
+def _fits(view: object, product: Op) -> bool:
+    """Whether tiles of a view can be read by BLAS where they are."""
+    if not isinstance(view, TileView) or len(view.step) != 2 or view.sparse >= 0:
+        return False
+    result = product.results[0].type.element  # type: ignore[attr-defined]
+    return (
+        view.type.element is result
+        and result in (F32, F64)
+        and view.step == view.type.tile
+        and view.strides[-1] == "1"
+    )
+
+
+def write_product(
+    b: Builder, found: Product, buffer: Buffer, limits: Sequence[str]
+) -> str:
+    """Write the call behind its condition, whose name is given: the loop is for when it is false.
+
+    limits: the names of the first and the last number of the counter, and of its step.
+    """
+    lower, upper, step = limits
+    (m, k), (_, n) = found.lhs.type.tile, found.rhs.type.tile
+    i, j = (_wide(b, v) for v in (found.row, found.column))
+    left, right = found.lhs, found.rhs
+    first, last = b.scalar(f"{lower} * {k}", "n"), b.scalar(f"{upper} * {k}", "n")
+    conditions = [
+        f"{step} == 1",
+        f"{lower} >= 0",
+        f"{lower} < {upper}",
+        f"{i} >= 0",
+        f"{j} >= 0",
+        f"{i} * {m} + {m} <= {left.extents[0]}",
+        f"{j} * {n} + {n} <= {right.extents[1]}",
+        f"{left.extents[1]} == {right.extents[0]}",
+        f"{last} - {k} < {left.extents[1]}",
+        f"{left.strides[0]} >= {left.extents[1]}",
+        f"{right.strides[0]} >= {right.extents[1]}",
+    ]
+    if left.type.padding != "zero" or right.type.padding != "zero":
+        conditions.append(f"{last} <= {left.extents[1]}")
+    whole = b.scalar(" and ".join(conditions), "whole")
+    kind = buffer.kind
+    size = size_of(kind)
+    function = "sgemm" if kind == "f32" else "dgemm"
+    b.line(f"if {whole}:")
+    with b.indented():
+        count = b.scalar(f"smin({last}, i64({left.extents[1]})) - {first}", "n")
+        start_a = f"{left.tensor.start} + ({i} * {m} * {left.strides[0]} + {first}) * {size}"
+        start_b = f"{right.tensor.start} + ({first} * {right.strides[0]} + {j} * {n}) * {size}"
+        a = b.scalar(f"address_of({left.tensor.base}) + {start_a}", "p")
+        c = b.scalar(f"address_of({right.tensor.base}) + {start_b}", "p")
+        out = b.scalar(f"address_of({buffer.base})", "p")
+        leads = f"{a}, i64({left.strides[0]}), {c}, i64({right.strides[0]}), {out}, i64({n})"
+        b.line(f"{function}(blas_{function}, False, False, i64({m}), i64({n}), {count}, {leads})")
+    return whole
+
+
+def _wide(b: Builder, value: Value) -> str:
+    text = b.text(value)
+    number = constant_of(text)
+    return str(number) if number is not None else b.shared(f"i64_of_signed({text})", "n")
+
