@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,8 @@ Seen = tuple[tuple[str, str], ...]
 """What the host finds: places with their values, as text."""
 
 
+RACE_STEPS = 1_000
+"""Candidates looked at for other races and outcomes once a race is known."""
 CANDIDATES = 50_000
 """Candidate executions looked at before a kernel counts as too large: about a minute."""
 
@@ -97,7 +99,9 @@ def run(output: Output, request: Request, options: Options) -> None:
 
 
 def _search(translation: Translation, limit: int, wanted: Expr | None) -> Findings:
-    result = explore(translation.program, step_limit=limit)
+    # A question is answered by all executions, even of a program that races.
+    race_steps = RACE_STEPS if wanted is None else None
+    result = explore(translation.program, step_limit=limit, race_steps=race_steps)
     found = Findings(f"{result.steps} candidates", complete=result.complete)
     for outcome, execution in result.outcomes.items():
         _take(found, translation, outcome, execution, wanted)
@@ -164,16 +168,22 @@ def _take(
 
 
 def _race_diagnoses(races: list[Race]) -> list[Diagnosis]:
-    """One for each pair of operations that race."""
-    found: dict[tuple[int, int], Diagnosis] = {}
+    """One for each pair of places in the text that race, whichever blocks come there."""
+    found: dict[frozenset[object], Diagnosis] = {}
+    others: Counter[frozenset[object]] = Counter()
     for race in races:
         events = race.execution.events
         units = [events.units[events.events[e].unit] for e in (race.first, race.second)]
-        key = units[0].op, units[1].op
-        if key in found:
-            continue
         ops = [events.ops[u.op][1] if u.op >= 0 else None for u in units]
         spans = [op.span if op is not None else NOWHERE for op in ops]
+        places: list[object] = [
+            (span.start, span.end) if span is not NOWHERE else unit.op
+            for span, unit in zip(spans, units, strict=True)
+        ]
+        key = frozenset(places)
+        if key in found:
+            others[key] += 1
+            continue
         texts = [events.describe(race.first), events.describe(race.second)]
         found[key] = Diagnosis(
             "model.race",
@@ -187,7 +197,16 @@ def _race_diagnoses(races: list[Race]) -> list[Diagnosis]:
                 "missing": missing_edge(race),
             },
         )
-    return list(found.values())
+    return [_with_others(diagnosis, others[key]) for key, diagnosis in found.items()]
+
+
+def _with_others(diagnosis: Diagnosis, count: int) -> Diagnosis:
+    if not count:
+        return diagnosis
+    pairs = "1 more pair" if count == 1 else f"{count} more pairs"
+    note = f"the same two operations race in {pairs} of accesses", None
+    data = {**diagnosis.data, "more": count}
+    return replace(diagnosis, notes=(*diagnosis.notes, note), data=data)
 
 
 def _problems(translation: Translation, result: Result) -> list[Diagnosis]:
@@ -287,7 +306,10 @@ def _render(
     for diagnosis in found.diagnoses:
         print_diagnosis(console, diagnosis)
     if found.races:
-        console.print("the program races, so nothing is promised; without that it could end with")
+        among = "" if found.complete else ", among other ways"
+        console.print(
+            f"the program races, so nothing is promised; without that it could end with{among}"
+        )
     for outcome, times in sorted(found.outcomes.items()):
         values = ", ".join(f"{place} = {value}" for place, value in outcome) or "nothing written"
         console.print(f"  {values}" + (f"  ({times}x)" if options.sample else ""))

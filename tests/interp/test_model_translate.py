@@ -17,7 +17,7 @@ from reftile.interp.model.values import TRUE, Const, Reg, binary
 from reftile.ir.diagnostics import ReftileError
 from reftile.ir.parse import parse
 from tests.interp.random_programs import random_program
-from tests.interp.test_against_model import SENTINEL, _Writer, can_be_written
+from tests.interp.test_against_model import SENTINEL, Writer, can_be_written
 
 ID = "%b, %b1, %b2 = get_tile_block_id : tile<i32>, tile<i32>, tile<i32>"
 NUMBERS = """
@@ -330,7 +330,7 @@ def test_random_programs_come_back_as_they_were() -> None:
         program = random_program(number, 7)
         if not can_be_written(program):
             continue
-        writer = _Writer(program)
+        writer = Writer(program)
         out = ints(max(len(writer.cells), 1), SENTINEL)
         cells = len(program.buffers[0].initial)
         found = translate(

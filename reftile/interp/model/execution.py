@@ -57,7 +57,8 @@ class Race:
 class Result:
     """What an exploration found.
 
-    complete: False if it stopped at the first race; then nothing is said about outcomes.
+    complete: False if it stopped after a race; then nothing is said about other outcomes.
+    races: every pair that races in some execution looked at, with the first such execution.
     problems: what is wrong in some execution besides races: an access out of bounds, poison that
     decides a branch, an address, a mask or a comparison.
     steps: candidates looked at, finished or not.

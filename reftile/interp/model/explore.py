@@ -37,12 +37,16 @@ class Explorer:
         step_limit: int = STEP_LIMIT,
         stop_at_race: bool = False,
         all_executions: bool = False,
+        race_steps: int | None = None,
     ) -> None:
         if len(events.events) > EVENT_LIMIT:
             raise too_large(events, f"more than {EVENT_LIMIT} events")
         self.events, self.space = events, events.space
         self.step_limit = step_limit
-        self.stop_at_race, self.all_executions = stop_at_race, all_executions
+        self.all_executions = all_executions
+        self.race_steps = 0 if stop_at_race else race_steps
+        self._last_step: int | None = None
+        self._raced: Relation = 0
         self.result = Result(events.program)
         self._guards = {e.guard for _, op in events.ops for e in op.after if e.guard != TRUE}
         self._tok = 0 if self._guards else events.token_relation()
@@ -54,20 +58,28 @@ class Explorer:
 
     def run(self) -> Result:
         """Search everything and return what was found."""
-        for _ in self.executions():
-            if self.stop_at_race and self.result.races:
-                self.result.complete = False
-                break
+        try:
+            for _ in self.executions():
+                if self._last_step is None and self.result.races and self.race_steps is not None:
+                    self._last_step = self.result.steps + self.race_steps
+                    self._check_end()
+        except _EnoughRaces:
+            self.result.complete = False
         return self.result
 
+    def _check_end(self) -> None:
+        if self._last_step is not None and self.result.steps >= self._last_step:
+            raise _EnoughRaces
+
     def executions(self) -> Iterator[Execution]:
-        """Yield consistent executions: one for each new outcome or first race, or all of them."""
+        """Yield consistent executions: one for each new outcome or race, or all of them."""
         yield from self._extend(Candidate(self.events))
 
     # Reads
 
     def _extend(self, candidate: Candidate) -> Iterator[Execution]:
         self.result.steps += 1
+        self._check_end()
         if self.result.steps > self.step_limit:
             raise too_large(self.events, f"no end after {self.step_limit} candidates")
         if not candidate.settle():
@@ -237,7 +249,7 @@ class Explorer:
         outcome = tuple(sorted(r for r in candidate.registers.items() if r[0] not in hidden))
         exists = candidate.event_set()
         race = self.space.restrict(self.evaluator.race(candidate.rf, candidate.co, tok), exists)
-        is_news = outcome not in result.outcomes or (race and not result.races)
+        is_news = outcome not in result.outcomes or race & ~self._raced
         if not is_news and not self.all_executions:
             return
         for co in self._coherence(candidate, tok, exists):
@@ -246,11 +258,21 @@ class Explorer:
             )
             result.executions += 1
             result.outcomes.setdefault(outcome, found)
-            result.races = result.races or found.races()
+            self._note_races(found)
             result.problems = result.problems or candidate.problems
             yield found
             if not self.all_executions:
                 return
+
+    def _note_races(self, found: Execution) -> None:
+        """Add the pairs that no execution before has shown to race."""
+        fresh = found.race & ~self._raced
+        if fresh:
+            size = self.space.size
+            self.result.races += [
+                r for r in found.races() if fresh >> r.first * size + r.second & 1
+            ]
+            self._raced |= found.race
 
     def _coherence(self, candidate: Candidate, tok: Relation, exists: int) -> Iterator[Relation]:
         """Yield the coherence orders that the axioms permit."""
@@ -284,6 +306,10 @@ class Explorer:
         yield from order(0, candidate.co)
 
 
+class _EnoughRaces(Exception):
+    """The program races, and enough has been looked at to say how."""
+
+
 def too_large(events: EventSet, why: str) -> ReftileError:
     """Return the error that a program cannot be explored, with its sizes."""
     reads = [len(events.written[e.granule]) for e in events.events if e.kind == "R"]
@@ -304,16 +330,19 @@ def explore(
     step_limit: int = STEP_LIMIT,
     stop_at_race: bool = False,
     all_executions: bool = False,
+    race_steps: int | None = None,
 ) -> Result:
     """Return every outcome and the races of a program.
 
     model: the specification's by default.
     stop_at_race: stop at the first race, as nothing is promised then.
+    race_steps: after the first race, look at so many more candidates for other races.
     all_executions: enumerate every `rf` and every `co`, not one execution for each outcome.
 
     Raises:
         ReftileError: `model.too_large`, with the sizes.
     """
     events = program if isinstance(program, EventSet) else EventSet(program)
-    explorer = Explorer(events, model or spec_model(), step_limit, stop_at_race, all_executions)
+    chosen = model or spec_model()
+    explorer = Explorer(events, chosen, step_limit, stop_at_race, all_executions, race_steps)
     return explorer.run()

@@ -1,8 +1,10 @@
 """An execution as a picture: events in a column for each block, edges between them.
 
-Blocks stand side by side, an operation's elements beside each other, time runs down. Edges that
-follow from others (a token over two operations, coherence over two writes) are left out. The result
-is one SVG element, or an HTML page around it with the outcome and the races.
+Blocks stand side by side, an operation's elements beside each other. Time runs down: an operation
+stands below what it waits for and what it reads, unless loads see stores that run later. Edges that
+follow from others (a token over two operations, coherence over two writes) are left out, and what
+the host finds says in words who wrote it. The result is one SVG element, or an HTML page around it
+with the outcome and the races.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from dataclasses import dataclass
 from html import escape
 
 from reftile.interp.model.evaluate import Evaluator, Relation, Space
+from reftile.interp.model.event_set import Unit
 from reftile.interp.model.execution import Execution
 from reftile.interp.model.explain import missing_edge
 from reftile.interp.model.relations import spec_model
@@ -33,7 +36,10 @@ NAMES = {
     "sw": "synchronizes with",
     "race": "race",
 }
-BOX_WIDTH, BOX_HEIGHT, GAP, ROW, MARGIN = 200, 34, 24, 78, 24
+BOX_WIDTH, BOX_HEIGHT, GAP, ROW, MARGIN = 200, 34, 24, 72, 16
+GUTTER = 80
+"""Between columns, where edges run."""
+TITLE = 26
 LEGEND_WIDTH = 140
 CHARACTER = 7.4
 """The width of a character, generously: fonts differ."""
@@ -93,29 +99,57 @@ class _Drawing:
         shown = [u for u in self.events.units if self._shows(u.number)]
         longest = max((len(line) for u in shown for line in self._lines(u.number)), default=0)
         self.box_width = max(BOX_WIDTH, longest * CHARACTER + 12)
-        x, bottom = float(MARGIN), 0.0
+        has_init = any(u.role == "init" for u in shown)
+        top = MARGIN + (ROW if has_init else 0) + TITLE
+        rows = self._rows([u for u in shown if u.role == "op"])
+        x, bottom = float(MARGIN + GUTTER), float(top)
         tops: list[tuple[float, float, str]] = []
         for number, block in enumerate(self.events.program.blocks):
-            mine = [u for u in shown if u.block == number]
-            ops = sorted({u.op for u in mine})
-            most = max([sum(u.op == op for u in mine) for op in ops], default=1)
-            for row, op in enumerate(ops):
-                for column, unit in enumerate(u for u in mine if u.op == op):
-                    left = x + column * (self.box_width + 6)
-                    self._box(unit.number, left, MARGIN + ROW * (row + 1) + 30)
+            ops = {u.op for u in shown if u.block == number}
+            most = 1
+            for op in ops:
+                mine = [u for u in shown if u.op == op]
+                most = max(most, len(mine))
+                for column, unit in enumerate(mine):
+                    y = top + ROW * rows[op]
+                    self._box(unit.number, x + column * (self.box_width + 6), y)
+                bottom = max(bottom, top + ROW * (rows[op] + 1))
             width = most * (self.box_width + 6)
             device = f", device {block.device}" if block.device else ""
-            tops.append((x, width, f"block {block.name}{device}"))
-            x += width + 2 * GAP
-            bottom = max(bottom, MARGIN + ROW * (len(ops) + 1) + 30)
+            tops.append((x, top - 10, f"block {block.name}{device}"))
+            x += width + GUTTER
         self.columns = tops
         self.width = max(x, MARGIN + len(self._shown_edges()) * LEGEND_WIDTH)
-        for role, y in (("init", MARGIN), ("exit", bottom)):
+        for role, y in (("init", float(MARGIN)), ("exit", bottom)):
             row = [u for u in shown if u.role == role]
             for column, unit in enumerate(row):
-                self._box(unit.number, MARGIN + column * (self.box_width + GAP), y)
-            self.width = max(self.width, MARGIN + len(row) * (self.box_width + GAP))
+                self._box(unit.number, MARGIN + GUTTER + column * (self.box_width + GAP), y)
+            wide = MARGIN + GUTTER + len(row) * (self.box_width + GAP)
+            self.width = max(self.width, wide)
         self.height = max([b.y for b in self.boxes.values()], default=0.0) + BOX_HEIGHT + MARGIN
+
+    def _rows(self, units: list[Unit]) -> dict[int, int]:
+        """The row of each operation: below what comes before it, and alone in its column."""
+        before: dict[int, set[int]] = {u.op: set() for u in units}
+        for name in ("tok", "rf", "co"):
+            for a, b in self.edges[name]:
+                first, second = (self.events.units[self.events.events[e].unit].op for e in (a, b))
+                if first in before and second in before and first != second:
+                    before[second].add(first)
+        rows: dict[int, int] = {}
+        taken: set[tuple[int, int]] = set()
+        left = sorted(before)
+        while left:
+            # In a cycle (loads that see later stores) the text decides who comes first.
+            op = next((o for o in left if before[o] <= rows.keys()), left[0])
+            left.remove(op)
+            block = self.events.ops[op][0]
+            row = max((rows[o] + 1 for o in before[op] if o in rows), default=0)
+            while (block, row) in taken:
+                row += 1
+            taken.add((block, row))
+            rows[op] = row
+        return rows
 
     def _shows(self, number: int) -> bool:
         """Whether an access happens and, for init, is read or ordered before something read."""
@@ -141,6 +175,8 @@ class _Drawing:
         if value is not None:
             shown = value.value if isinstance(value, Special) else str(value)
             second = f"{second} → {shown}" if second else f"→ {shown}"
+            if unit.role == "exit":
+                second += self._written_by(unit)
         elif access.value is not None:
             stored = evaluate(access.value, dict(self.execution.outcome))
             second += f" = {stored if isinstance(stored, int) else access.value}"
@@ -148,6 +184,11 @@ class _Drawing:
             buffer, place = self.events.program.buffer(access.location.buffer), access.location
             second = f"= {buffer.contents(place.start, place.size)}"
         return first, second
+
+    def _written_by(self, unit: Unit) -> str:
+        """Who wrote what the host finds."""
+        names = {self.events.describe(self.execution.reads_from[r]) for r in unit.reads}
+        return f" from {' and '.join(sorted(n.partition(':')[0] for n in names))}"
 
     def _box(self, number: int, x: float, y: float) -> None:
         unit = self.events.units[number]
@@ -168,17 +209,14 @@ class _Drawing:
             "</defs>",
             *(self._edge(name, pair) for name, pairs in self.edges.items() for pair in pairs),
             *(self._text_box(box) for box in self.boxes.values()),
-            *(self._title(x, text) for x, _, text in self.columns),
+            *(self._title(*column) for column in self.columns),
             self._legend(),
             "</svg>",
         ]
         return "\n".join(p for p in parts if p)
 
-    def _title(self, x: float, text: str) -> str:
-        return (
-            f'<text x="{x:.0f}" y="{MARGIN + ROW + 6}" font-weight="bold" stroke="#ffffff" '
-            f'stroke-width="4" paint-order="stroke">{escape(text)}</text>'
-        )
+    def _title(self, x: float, y: float, text: str) -> str:
+        return f'<text x="{x:.0f}" y="{y:.0f}" font-weight="bold">{escape(text)}</text>'
 
     def _marker(self, name: str) -> str:
         return (
@@ -198,33 +236,45 @@ class _Drawing:
         )
 
     def _edge(self, name: str, pair: tuple[int, int]) -> str:
-        first, second = (self.boxes.get(self.events.events[e].unit) for e in pair)
-        if first is None or second is None or first is second:
+        first, second = (self.events.units[self.events.events[e].unit] for e in pair)
+        a, b = self.boxes.get(first.number), self.boxes.get(second.number)
+        if a is None or b is None or a is b or second.role == "exit":
             return ""
-        # Each relation has a place of its own on a box, so that edges do not lie on one another.
-        shift = self.box_width * (0.2 + 0.12 * list(COLOURS).index(name))
-        x1, x2 = first.x + shift, second.x + shift
-        down = first.y < second.y
-        y1 = first.y + (BOX_HEIGHT if down else 0)
-        y2 = second.y + (0 if down else BOX_HEIGHT)
-        if first.y == second.y:
-            y1 = y2 = first.y
-            bend = first.y - 26
-        else:
-            bend = (y1 + y2) / 2
         dash = ' stroke-dasharray="5 3"' if name in ("fr", "co") else ""
         arrow = "" if name == "race" else f' marker-end="url(#{name})"'
         weight = 2.5 if name == "race" else 1.4
-        path = f"M{x1:.0f} {y1:.0f}C{x1:.0f} {bend:.0f} {x2:.0f} {bend:.0f} {x2:.0f} {y2:.0f}"
         return (
-            f'<path d="{path}" fill="none" stroke="{COLOURS[name]}" stroke-width="{weight}"'
-            f"{dash}{arrow}><title>{NAMES[name]}</title></path>"
+            f'<path d="{self._path(name, a, b)}" fill="none" stroke="{COLOURS[name]}" '
+            f'stroke-width="{weight}"{dash}{arrow}><title>{NAMES[name]}</title></path>'
+        )
+
+    def _path(self, name: str, a: _Box, b: _Box) -> str:
+        """From box to box through the gutters, so that no box is crossed on the way."""
+        # Each relation has a place of its own on a box, so that edges do not lie on one another.
+        place = list(COLOURS).index(name)
+        down, across = 7 + 4.5 * place, self.box_width * (0.2 + 0.12 * place)
+        if a.x == b.x and 0 < b.y - a.y <= ROW + TITLE:
+            return f"M{a.x + across:.0f} {a.y + BOX_HEIGHT:.0f}L{b.x + across:.0f} {b.y:.0f}"
+        if a.x == b.x:
+            side = a.x + self.box_width
+            bow = side + GUTTER * (0.35 + 0.1 * place)
+            return (
+                f"M{side:.0f} {a.y + down:.0f}C{bow:.0f} {a.y + down:.0f} {bow:.0f} "
+                f"{b.y + down:.0f} {side:.0f} {b.y + down:.0f}"
+            )
+        x1, x2 = (a.x + self.box_width, b.x) if a.x < b.x else (a.x, b.x + self.box_width)
+        if a.y == b.y and abs(x2 - x1) < GUTTER:
+            return f"M{x1:.0f} {a.y + down:.0f}L{x2:.0f} {b.y + down:.0f}"
+        bend = min(GUTTER, abs(x2 - x1)) * (0.7 if x1 < x2 else -0.7)
+        return (
+            f"M{x1:.0f} {a.y + down:.0f}C{x1 + bend:.0f} {a.y + down:.0f} {x2 - bend:.0f} "
+            f"{b.y + down:.0f} {x2:.0f} {b.y + down:.0f}"
         )
 
     def _shown_edges(self) -> list[str]:
         """The relations of which at least one edge is drawn: between accesses that have a box."""
         events = self.events.events
-        drawn = {u.number for u in self.events.units if self._shows(u.number)}
+        drawn = {u.number for u in self.events.units if self._shows(u.number) and u.role != "exit"}
         return [
             name
             for name, pairs in self.edges.items()
