@@ -18,6 +18,7 @@ from reftile.lang.captures import Captures
 from reftile.lang.kernels import Hints, KernelFunction
 from reftile.lang.pipe.arrays import GlobalArray
 from reftile.lang.pipe.block import BlockShape, shape_of
+from reftile.lang.pipe.device import device_array, specialise_with_devices
 from reftile.lang.pipe.host import evaluate_scalar
 from reftile.lang.pipe.values import Pointer
 from reftile.lang.program import trace_body
@@ -106,6 +107,19 @@ class PipeKernel(KernelFunction):
             )
         )
 
+    def specialise(self, *args: object, **keywords: object) -> Specialised:
+        """Trace the kernel for arguments, or find it in the cache. Arrays may lie on a device.
+
+        Raises:
+            ReftileError: the kernel, or an argument, is wrong.
+        """
+        values = self.arguments(args, keywords)
+        pairs = zip(self.parameters, values, strict=True)
+        if not any(device_array(v, p.name) for p, v in pairs):
+            return super().specialise(*values)
+        found, flat = specialise_with_devices(self.parameters, values)
+        return Specialised(self.kernel_for(found), flat)
+
     def kernel_for(self, signature: Signature) -> Kernel:
         """The kernel of the IR for a signature: from the cache while what it captured stays."""
         signature = Signature(tuple(map(_plain, signature.parameters)))
@@ -181,7 +195,7 @@ class PipeKernel(KernelFunction):
         names = {p.name for p in self.parameters}
         options: dict[str, Any] = {
             k: keywords.pop(k)
-            for k in ("backend", "check", "schedule", "seed")
+            for k in ("backend", "check", "schedule", "seed", "stream")
             if k in keywords and k not in names
         }
         found = self.specialise(*self.arguments(args, keywords))

@@ -81,10 +81,10 @@ def test_the_right_operand_is_in_shared_memory() -> None:
     assert "`rhs` must be shared memory, found a float16 fragment" in found.message
 
 
-def test_products_of_four_warps_in_a_block_of_eight() -> None:
+def test_products_of_four_warps_in_a_block_of_three() -> None:
     @pipe.kernel
     def kernel(c):
-        with pipe.Kernel(1, threads=256):
+        with pipe.Kernel(1, threads=96):
             a = pipe.alloc_shared((64, 32), float16)
             total = pipe.alloc_fragment((64, 64), float32)
             pipe.clear(total)
