@@ -9,11 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
+import reftile.cli.cache as caching
 import reftile.cli.conformance as suites
 import reftile.cli.doctor as machine
+import reftile.cli.explain as explaining
 import reftile.cli.explore as exploring
 import reftile.cli.interop as interop
 import reftile.cli.run as running
+import reftile.cli.show as showing
 from reftile.cli.output import BAD_INPUT, OUR_FAULT, STOPPED, UNSUPPORTED, Exit, Output
 from reftile.interp.schedule import Schedule
 from reftile.ir.diagnostics import Bug, ReftileError, fail
@@ -45,6 +48,9 @@ Values = Annotated[
     ),
 ]
 Grid = Annotated[str, typer.Option(metavar="X[,Y[,Z]]", help="Blocks to launch.")]
+Target = Annotated[
+    str, typer.Option(metavar="NAME", help="Another target with the same operations, as sm_89.")
+]
 Constants = Annotated[
     list[str] | None,
     typer.Option("--const", metavar="NAME=VALUE", help="A constant of a Python kernel."),
@@ -99,20 +105,50 @@ def check(
 
 
 @app.command(
-    epilog="Example: reftile show examples/softmax.py:softmax f32[64,64] f32[64,64] --const TILE=64"
+    epilog="Example: reftile show examples/pipe/gemm_sm90.tile --level simt --after lower_pipe"
 )
 def show(
     where: Where,
     arguments: Values = None,
     const: Constants = None,
     level: Annotated[
-        str, typer.Option(help="tile, or another level once a pass makes it.")
-    ] = "tile",
+        str, typer.Option(help="tile, pipe, simt, ptx or sass; default: the kernel's own.")
+    ] = "",
+    after: Annotated[
+        str, typer.Option(metavar="PASS", help="Show the kernel as this pass leaves it.")
+    ] = "",
+    target: Target = "",
+    plan: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A decision for the passes from tile to pipe."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Print a kernel as text: a .tile file canonically, a Python kernel for these arguments."""
+    """Print a kernel as text at any level; passes and their times go to stderr."""
     request = running.Request(where, arguments or [], "1", const or [], 0)
-    running.show_kernel(Output(json), request, level)
+    showing.run(Output(json), request, showing.Wish(level, after, target, tuple(plan or ())))
+
+
+@app.command(epilog="Example: reftile explain examples/pipe/gemm_sm90.tile")
+def explain(
+    where: Where,
+    arguments: Values = None,
+    const: Constants = None,
+    target: Target = "",
+    json: Json = False,
+) -> None:
+    """Say what a pipe kernel becomes and why: engines, instructions, memory, occupancy."""
+    request = running.Request(where, arguments or [], "1", const or [], 0)
+    explaining.run(Output(json), request, target)
+
+
+@app.command(epilog="Example: reftile cache list")
+def cache(
+    action: Annotated[str, typer.Argument(help="info, list, path or clear.")] = "info",
+    json: Json = False,
+) -> None:
+    """Look at the compiled kernels that are kept on disk, or remove them."""
+    caching.run(Output(json), action)
 
 
 @app.command(

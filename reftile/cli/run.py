@@ -210,6 +210,8 @@ def run(output: Output, request: Request, backend: str | None, save: Path | None
 
 
 def _save(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+    if path.is_dir():
+        raise bad(f"{path} is a directory", "name a file: arrays.npz")
     try:
         np.savez(path, allow_pickle=False, **arrays)
     except OSError as error:
@@ -377,12 +379,3 @@ def _verify_file(output: Output, request: Request) -> None:
     output.result(
         {"verified": names}, lambda console: console.print(f"{path}: {', '.join(names)} verified")
     )
-
-
-def show_kernel(output: Output, request: Request, level: str) -> None:
-    """Print the kernel as text."""
-    if level != "tile" and Path(split_name(request.where)[0]).suffix == ".py":
-        raise bad(f"no pass makes the level `{level}` yet", "tile is what there is")
-    loaded = load(request, need_arguments=Path(split_name(request.where)[0]).suffix == ".py")
-    text = loaded.text()
-    output.result({"text": text}, lambda console: print(text, end=""))

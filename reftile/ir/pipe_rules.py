@@ -277,6 +277,7 @@ def check_elected(kernel: Kernel, report: Report) -> None:
 def check_shared_memory(kernel: Kernel, report: Report) -> None:
     """All allocations, in order and aligned, fit the block's shared memory."""
     total = barriers = 0
+    terms: list[str] = []
     last: Op | Kernel = kernel
     for op in kernel.body.block.ops:
         if op.name not in ALLOCATIONS:
@@ -286,14 +287,21 @@ def check_shared_memory(kernel: Kernel, report: Report) -> None:
             barriers += type.count
         elif isinstance(type, (BufferType, RingType)):
             align = buffer_alignment(type if isinstance(type, BufferType) else type.buffer)
-            total = -(-total // align) * align + place_bytes(type)
+            padding, count = -total % align, type.stages if isinstance(type, RingType) else 1
+            total += padding + place_bytes(type)
+            terms += [f"{padding} to align"] if padding else []
+            each = f"{count} x " if count > 1 else ""
+            terms.append(f"{each}{place_bytes(type) // count} for %{op.results[0].name}")
         last = op
+    if barriers:
+        terms.append(f"8 x {barriers} for barriers")
     total = -(-total // 8) * 8 + 8 * barriers
     limit = TARGETS[_target(kernel)].shared_bytes
     if total > limit:
         report(
             "shared_memory",
-            f"the places need {total} bytes of shared memory, and {_target(kernel)} has {limit}",
+            f"the places need {' + '.join(terms)} = {total} bytes of shared memory, and "
+            f"{_target(kernel)} has {limit}",
             last,
             "use fewer stages or smaller tiles",
         )

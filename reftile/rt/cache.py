@@ -87,6 +87,14 @@ class Cache:
                 os.utime(place)
         return entry
 
+    def peek(self, key: str) -> dict[str, Any]:
+        """What is known of an entry, {} if there is none; this is no use of it."""
+        try:
+            entry = _unpack(self.place(key).read_bytes())
+        except OSError:
+            return {}
+        return entry.about if entry is not None else {}
+
     def store(self, key: str, code: bytes, about: Mapping[str, Any]) -> bool:
         """Keep an entry, then drop the least recently used ones beyond the limit.
 

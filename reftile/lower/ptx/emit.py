@@ -31,7 +31,24 @@ LARGEST_PREDICATED = 8
 
 def emit_ptx(kernel: Kernel) -> str:
     """Return the text of a module with the kernel as its entry."""
+    return _emit(Writer(assign_storage(kernel)), kernel)
+
+
+def instructions_of(kernel: Kernel) -> list[tuple[Op, list[str]]]:
+    """The instructions that each operation of a `simt` kernel becomes, those inside it apart."""
     writer = Writer(assign_storage(kernel))
+    _emit(writer, kernel)
+    taken = [False] * len(writer.lines)
+    found: list[tuple[Op, list[str]]] = []
+    for op, begin, end in writer.origins:
+        mine = [i for i in range(begin, end) if not taken[i]]
+        for i in mine:
+            taken[i] = True
+        found.append((op, [writer.lines[i].strip() for i in mine]))
+    return found
+
+
+def _emit(writer: Writer, kernel: Kernel) -> str:
     parameters = _enter(writer, kernel)
     _block(writer, kernel.body.block)
     return "\n".join(
@@ -97,6 +114,12 @@ def _block(writer: Writer, block: Block) -> None:
 
 
 def _op(writer: Writer, op: Op) -> None:
+    begin = len(writer.lines)
+    _print(writer, op)
+    writer.origins.append((op, begin, len(writer.lines)))
+
+
+def _print(writer: Writer, op: Op) -> None:
     printer = _PRINTERS.get(op.name)
     if printer is not None:
         printer(writer, op)

@@ -82,6 +82,8 @@ class Writer:
     guard: str = ""
     shared: str = ""
     loops: list[Callable[[Op, str], None]] = field(default_factory=list[Callable[[Op, str], None]])
+    origins: list[tuple[Op, int, int]] = field(default_factory=list[tuple[Op, int, int]])
+    """The lines that each operation became, inner operations first."""
 
     # Text
 

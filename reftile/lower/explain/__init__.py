@@ -1,0 +1,1 @@
+"""What a kernel becomes and why: engines, instructions, memory, registers, occupancy."""
