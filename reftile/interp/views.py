@@ -226,14 +226,18 @@ def padding_value(view: TileViewType) -> float | None:
     """The value of elements outside the view, in the carrier; None if they are poison."""
     if view.padding is None:
         return None
+    return padding_number(view.padding, memory_dtype(view.element))
+
+
+def padding_number(padding: str, dtype: DType) -> float:
+    """The value that a padding is, in the carrier."""
     value = {
         "zero": 0.0,
         "neg_zero": -0.0,
         "nan": float("nan"),
         "pos_inf": float("inf"),
         "neg_inf": float("-inf"),
-    }[view.padding]
-    dtype = memory_dtype(view.element)
+    }[padding]
     if dtype.is_int or dtype.carrier == np.float64:
         return value
     return float(convert(np.asarray([value], np.float32), F32, dtype)[0])

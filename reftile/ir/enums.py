@@ -26,7 +26,7 @@ ENUMS: dict[str, dict[str, int]] = {
     "copy_mode": {"store": 0, "add": 1, "min": 2, "max": 3},
     "completion": {"source_free": 0, "visible": 1},
     "register_change": {"decrease": 0, "increase": 1},
-    "memory_space": {"shared": 0, "global": 1},
+    "memory_space": {"shared": 0, "global": 1, "cluster": 2},
     "rounding": {
         "nearest_even": 0,
         "zero": 1,

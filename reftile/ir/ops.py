@@ -7089,6 +7089,7 @@ class LoadShared(Op):
         name="load_shared",
         summary="Load an element from shared memory.",
         operands_text="address: tile[; i32]",
+        attributes_text="cluster: unit",
         results_text="result: tile[; T]",
         levels=("simt",),
         effects="read",
@@ -7103,6 +7104,10 @@ class LoadShared(Op):
     def result(self) -> Value:
         return self.results[0]
 
+    @property
+    def cluster(self) -> bool:
+        return cast("bool", self.attributes.get("cluster", False))
+
 
 class StoreShared(Op):
     """Store an element to shared memory."""
@@ -7113,6 +7118,7 @@ class StoreShared(Op):
         name="store_shared",
         summary="Store an element to shared memory.",
         operands_text="value: tile[; T], address: tile[; i32]",
+        attributes_text="cluster: unit",
         levels=("simt",),
         effects="write",
         poison="memory",
@@ -7125,6 +7131,10 @@ class StoreShared(Op):
     @property
     def address(self) -> Value:
         return cast("Value", self.arguments[1])
+
+    @property
+    def cluster(self) -> bool:
+        return cast("bool", self.attributes.get("cluster", False))
 
 
 class StoreVector(Op):

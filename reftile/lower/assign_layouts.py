@@ -5,8 +5,10 @@ one element carry a layout in their types; operands that meet in an operation li
 
 Products prescribe the fragments of accumulators and operands (reftile.layout.atoms); elementwise
 operations, reductions and changes of shape carry layouts on and back. What any layout suits
-(constants, repeated scalars, counters) takes that of its use, and is copied when uses differ. Two
-uses that need different layouts of one computed value are a conflict, which names both.
+(constants, repeated scalars, counters) takes that of its use, and is copied when uses differ. Where
+two uses need different layouts of one computed value, a `change_layout` stands between; operands
+that meet take the layout that costs least. What nothing prescribes is spread evenly. Layouts that
+cannot become each other are a conflict, which names both places.
 
 Before:
 
@@ -45,9 +47,12 @@ from functools import cache
 from reftile.ir import ops
 from reftile.ir.core import Block, Kernel, Op, Value
 from reftile.ir.diagnostics import Diagnosis, ReftileError, fail
+from reftile.ir.dtypes import DType
 from reftile.ir.types import PendingType, TileType
 from reftile.layout.atoms import read
+from reftile.layout.atoms_memory import blocked
 from reftile.layout.convert import convert
+from reftile.layout.cost import conversion_cost
 from reftile.layout.linear import Digit, Layout, LayoutError
 from reftile.lower.clone import clone_op
 from reftile.lower.constants import constant_int
@@ -71,6 +76,7 @@ def assign_layouts(kernel: Kernel, target: str) -> Kernel:
     drop_unused(kernel)
     solver = _Solver(kernel)
     solver.block(kernel.body.block)
+    solver.choose(kernel)
     solver.finish(kernel)
     return kernel
 
@@ -87,6 +93,7 @@ class _Solver:
         self.kernel = kernel
         self.layouts: dict[Value, Layout] = {}
         self.causes: dict[Value, Op] = {}
+        self.changed: dict[tuple[Value, str], Value] = {}
 
     # Forward
 
@@ -150,7 +157,7 @@ class _Solver:
 
     def elementwise(self, op: Op) -> None:
         values = [v for v in (*op.operands, *op.results) if is_spread(v)]
-        known = next((self.layouts[v] for v in values if v in self.layouts), None)
+        known = _cheapest(op, [(v, self.layouts[v]) for v in values if v in self.layouts])
         if known is not None:
             self.demand_operands(op, [known] * len(op.operands))
             for result in op.results:
@@ -186,6 +193,8 @@ class _Solver:
             for argument, result in zip(carried, op.results, strict=True):
                 if argument in self.layouts:
                     self.give(result, self.layouts[argument], op)
+        if isinstance(op, ops.If):
+            self.meet_yields(op)
         if isinstance(op, ops.IfRows):
             last = op.then.block.ops[-1]
             for i, result in enumerate(op.results):
@@ -195,6 +204,16 @@ class _Solver:
                     self.demand_in(last, i, layout)
                     self.demand_in(op, 1 + i, layout)
                     self.give(result, layout, op)
+
+    def meet_yields(self, op: ops.If) -> None:
+        """Let what both branches yield agree with the result."""
+        ends = [r.block.ops[-1] for r in op.regions if r.block.ops[-1].name == "yield"]
+        for i, result in enumerate(op.results):
+            known = [self.layouts[e.operands[i]] for e in ends if e.operands[i] in self.layouts]
+            if known:
+                for end in ends:
+                    self.demand_in(end, i, known[0])
+                self.give(result, known[0], op)
 
     # Setting and demanding
 
@@ -255,13 +274,35 @@ class _Solver:
             return value
         owner = value.owner
         if not isinstance(owner, Op) or not _is_free(value):
-            raise self.conflict(value, layout, cause)
+            return self.change(value, layout, cause)
         mapping: dict[Value, Value] = {}
         copy = clone_op(owner, mapping)
         assert owner.parent is not None
         owner.parent.ops.insert(owner.parent.ops.index(owner) + 1, copy)
         copy.parent = owner.parent
         return self.demand(mapping[value], layout, cause)
+
+    def change(self, value: Value, layout: Layout, cause: Op) -> Value:
+        """A copy of a computed value in another layout, made right behind the value."""
+        text = text_of(layout)
+        if (value, text) in self.changed:
+            return self.changed[value, text]
+        try:
+            distance = convert(self.layouts[value], layout).distance
+        except LayoutError:
+            distance = "cta"
+        if distance == "cta":
+            raise self.conflict(value, layout, cause)
+        new = ops.ChangeLayout((value,), (value.type,), {}, (), cause.span, (value.name,))
+        owner = value.owner
+        block = owner if isinstance(owner, Block) else owner.parent if owner else None
+        assert block is not None
+        at = block.ops.index(owner) + 1 if isinstance(owner, Op) else 0
+        block.ops.insert(at, new)
+        new.parent = block
+        self.changed[value, text] = new.result
+        self.give(new.result, layout, cause)
+        return new.result
 
     def backward(self, op: Op, value: Value, layout: Layout) -> None:
         """Tell the operands of `op` that a result of it is held as `layout`."""
@@ -310,6 +351,30 @@ class _Solver:
 
     # The end
 
+    def choose(self, kernel: Kernel) -> None:
+        """Spread what nothing prescribes over all threads of its role, 16 bytes in each."""
+        while (value := self.undecided(kernel)) is not None:
+            kind, owner = value.type, value.owner
+            assert isinstance(kind, TileType)
+            block_op = owner.parent.parent if isinstance(owner, Block) and owner.parent else owner
+            at = block_op if isinstance(block_op, Op) else kernel.body.block.ops[0]
+            each = max(1, 128 // max(8, kind.dtype.bits)) if isinstance(kind.element, DType) else 2
+            layout = blocked(kind.shape, each, _warps_around(at, kernel))
+            self.give(value, layout, at)
+            self.block(kernel.body.block)
+
+    def undecided(self, kernel: Kernel) -> Value | None:
+        """The first value in the text that no layout was given to."""
+        for op in kernel.walk():
+            if isinstance(op, ops.Reduce) or _is_inside_reduce(op):
+                values: tuple[Value, ...] = op.results if isinstance(op, ops.Reduce) else ()
+            else:
+                values = (*op.results, *(a for r in op.regions for a in r.block.arguments))
+            for value in values:
+                if is_spread(value) and value not in self.layouts:
+                    return value
+        return None
+
     def finish(self, kernel: Kernel) -> None:
         for op in list(kernel.walk()):
             for value in (*op.results, *(a for r in op.regions for a in r.block.arguments)):
@@ -327,6 +392,40 @@ class _Solver:
                     rows, columns = value.type.tile.shape
                     text = text_of(accumulator_layout(rows, columns))
                     value.type = PendingType(replace(value.type.tile, layout=text))
+
+
+def _cheapest(op: Op, held: list[tuple[Value, Layout]]) -> Layout | None:
+    """The layout of an operand or result to which all others change at the least cost."""
+    if not held:
+        return None
+    different: list[Layout] = []
+    for _, layout in held:
+        if not any(same(layout, other) for other in different):
+            different.append(layout)
+    if len(different) == 1:
+        return different[0]
+
+    def price(layout: Layout) -> int:
+        total = 0
+        for value, other in held:
+            kind = value.type
+            assert isinstance(kind, TileType)
+            if same(layout, other) or _is_free(value):
+                continue
+            bits = kind.dtype.bits if isinstance(kind.element, DType) else 64
+            try:
+                total += conversion_cost(other, layout, max(8, bits)).total
+            except LayoutError:
+                total += 1 << 30
+        return total
+
+    return min(different, key=price)
+
+
+def _is_inside_reduce(op: Op) -> bool:
+    block = op.parent
+    owner = block.parent.parent if block is not None and block.parent is not None else None
+    return isinstance(owner, ops.Reduce)
 
 
 def _replace_operand(op: Op, index: int, value: Value) -> None:

@@ -65,6 +65,7 @@ class Context:
         self.places: dict[Value, Place] = {}
         self.offsets: dict[Value, int] = {}
         self.named: dict[Value, int] = {}
+        self.scratch: dict[Op | None, tuple[int, int]] = {}
         self.maps: dict[object, Value] = {}
         self.map_attributes: list[dict[str, Attribute]] = []
         self.constants: dict[tuple[int, Type], Value] = {}

@@ -9,8 +9,11 @@ from functools import cache
 
 import numpy as np
 
+from reftile.ir import ops
+from reftile.ir.core import Value
 from reftile.layout.atoms import read, show
 from reftile.layout.linear import Digit, Layout
+from reftile.lower.context import Context, Number
 
 
 @cache
@@ -78,6 +81,38 @@ def elements_at_origin(layout: Layout) -> tuple[tuple[int, ...], ...]:
     registers = np.arange(layout.extent("register"))
     axes = [np.broadcast_to(a, registers.shape) for a in layout.index(register=registers)]
     return tuple(tuple(int(a[r]) for a in axes) for r in registers)
+
+
+@cache
+def copies(layout: Layout) -> tuple[int, int]:
+    """The bits of lane and warp that tell copies of the same elements apart, as masks."""
+    found: list[int] = []
+    for place in ("lane", "warp"):
+        mask, weight = 0, 1
+        for digit in layout.digits(place):
+            if not any(digit.step):
+                mask |= weight * (digit.extent - 1) if digit.is_bit else 0
+            weight *= digit.extent
+        found.append(mask)
+    return found[0], found[1]
+
+
+def is_first_copy(context: Context, layout: Layout) -> Value | None:
+    """True in threads that hold the first copy of their elements; None if there is one only."""
+    lanes, warps = copies(layout)
+    if not lanes and not warps:
+        return None
+
+    def build() -> Value:
+        bits: Number = 0
+        if lanes:
+            bits = context.binary(ops.Andi, context.lane(), lanes, "copy")
+        if warps:
+            more = context.binary(ops.Andi, context.warp_in_role(), warps, "copy")
+            bits = more if isinstance(bits, int) else context.binary(ops.Ori, bits, more, "copy")
+        return context.compare("equal", bits, 0, "first_copy")
+
+    return context.hoist(("first_copy", layout), build)
 
 
 @cache

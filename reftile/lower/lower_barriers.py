@@ -23,8 +23,6 @@ def barrier_address(context: Context, barrier: Value, slot: Value) -> Value:
 def lower_arrive(context: Context, op: Op) -> None:
     """Arrive in the thread, lane or threads that `by` names."""
     assert isinstance(op, ops.ArriveBarrier)
-    if op.after_copies:
-        raise context.unsupported("`after_copies` is not lowered yet")
     kind = op.barrier.type
     assert isinstance(kind, BarrierType)
     address = barrier_address(context, op.barrier, op.slot)
@@ -40,7 +38,12 @@ def lower_arrive(context: Context, op: Op) -> None:
         is_remote = op.rank is not None
         order = op.order if is_remote else "release"
         context.emit(
-            ops.ArriveMbarrier, (target,), bytes=op.bytes, cluster=is_remote or None, order=order
+            ops.ArriveMbarrier,
+            (target,),
+            bytes=op.bytes,
+            cluster=is_remote or None,
+            order=order,
+            after_copies=op.after_copies or None,
         )
 
     if op.by == "threads" or context.role.is_elected:

@@ -7,7 +7,9 @@ tensors that bulk copies use, with what the host must encode in their attributes
 
 Each chapter of spec/pipe*.md has a module with one function for each operation: roles and barriers
 in `lower_roles` and `lower_barriers`, copies in `lower_copies`, registers and shared memory in
-`lower_transfers`, products in `lower_products`. This module does what is the same at both levels.
+`lower_transfers`, global memory in `lower_views`, products in `lower_products`; `change_layouts`
+does what `assign_layouts` put between two layouts of a value. This module does what is the same at
+both levels.
 
 Before:
 
@@ -61,12 +63,14 @@ from reftile.ir import ops
 from reftile.ir.attributes import Attribute
 from reftile.ir.core import Block, Kernel, Op, Region, Value
 from reftile.ir.types import TOKEN, TensorMapType
+from reftile.lower.change_layouts import CHANGES, plan_scratch
 from reftile.lower.context import Context
 from reftile.lower.lower_barriers import BARRIERS
 from reftile.lower.lower_copies import COPIES
 from reftile.lower.lower_products import PRODUCTS
 from reftile.lower.lower_roles import enter_kernel, lower_elected, lower_roles
 from reftile.lower.lower_transfers import TRANSFERS
+from reftile.lower.lower_views import VIEWS
 from reftile.lower.place_buffers import PLACES, place_buffers
 
 Handler = Callable[[Context, Op], None]
@@ -80,6 +84,7 @@ def lower_pipe(kernel: Kernel, target: str) -> Kernel:
     context.values.update(zip(arguments, block.arguments, strict=True))
     offsets = place_buffers(kernel)
     context.offsets, context.named = offsets.bytes, offsets.named
+    context.scratch = plan_scratch(kernel, offsets)
     enter_kernel(context, offsets)
     roles = [op for op in kernel.body.block.ops if isinstance(op, ops.Role)]
     for op in kernel.body.block.ops:
@@ -186,6 +191,8 @@ _HANDLERS: dict[str, Handler] = {
     **COPIES,
     **PRODUCTS,
     **TRANSFERS,
+    **VIEWS,
+    **CHANGES,
     **PLACES,
     "iota": _iota,
     **dict.fromkeys(

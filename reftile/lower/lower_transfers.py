@@ -13,16 +13,8 @@ from reftile.ir import ops
 from reftile.ir.buffer_layout import bit_offset
 from reftile.ir.core import Op, Value
 from reftile.ir.types import BufferType, TileType
-from reftile.lower.context import I1, Context, Number
-from reftile.lower.fragments import elements_at_origin, layout_of
-from reftile.lower.view_access import (
-    TileAccess,
-    element_address,
-    require_alignment,
-    rows_further,
-    thread_index,
-    tile_access,
-)
+from reftile.lower.context import I32, Context, Number
+from reftile.lower.fragments import is_first_copy, layout_of
 
 Table = NDArray[np.int64]
 
@@ -104,35 +96,60 @@ def lower_store(context: Context, op: Op) -> None:
     """A scalar by each thread that comes along; a fragment by matrices or vectors."""
     assert isinstance(op, ops.StoreBuffer)
     place = context.place(op.destination)
-    address: Number = place.address
-    if op.rank is not None:
-        raise context.unsupported("stores to other blocks are not lowered yet")
+    address = _in_block(context, place.address, op.rank)
     kind = op.tile.type
     assert isinstance(kind, TileType)
     tile = context.scalar(op.tile)
+    remote = op.rank is not None
     if kind.size == 1:
-        _store_scalar(context, tile, context.number(address))
-        return
-    spread = spread_of(kind.layout, place.type)
+        _store_scalar(context, tile, context.number(address), remote)
+    else:
+        store_fragment(context, tile, kind, place.type, address, remote)
+
+
+def _in_block(context: Context, address: Number, rank: Value | None) -> Number:
+    """The same place in another block of the cluster, if one is named."""
+    if rank is None:
+        return address
+    arguments = (context.number(address), context.scalar(rank))
+    return context.value(ops.MapShared, arguments, I32, "remote")
+
+
+def store_fragment(
+    context: Context,
+    tile: Value,
+    kind: TileType,
+    buffer: BufferType,
+    address: Number,
+    remote: bool = False,
+) -> None:
+    """Store a fragment to a buffer at an address.
+
+    Raises:
+        ReftileError: the fragment's lanes and warps do not lie linearly in the buffer.
+    """
+    spread = spread_of(kind.layout, buffer)
     if spread is None:
-        raise context.unsupported(f"a tile held as {kind.layout} does not fit {place.type}")
-    if kind.dtype.bits == 16 and _are_matrices(spread) and _has_matrices(context):
+        raise context.unsupported(f"a tile held as {kind.layout} does not fit {buffer}")
+    whole = kind.dtype.bits == 16 and _are_matrices(spread) and _has_matrices(context)
+    if whole and not remote and is_first_copy(context, layout_of(kind.layout)) is None:
         _store_matrices(context, tile, spread, address)
     else:
-        _store_vectors(context, tile, kind, spread, address)
+        _store_vectors(context, tile, kind, spread, address, remote)
 
 
 def _has_matrices(context: Context) -> bool:
     return context.source.attributes["target"] == "sm_90a"
 
 
-def _store_scalar(context: Context, value: Value, address: Value) -> None:
+def _store_scalar(context: Context, value: Value, address: Value, remote: bool) -> None:
+    def store() -> None:
+        context.emit(ops.StoreShared, (value, address), cluster=remote or None)
+
     if context.role.is_elected:
-        context.emit(ops.StoreShared, (value, address))
+        store()
     else:
-        context.when(
-            context.lead(), lambda: context.emit(ops.StoreShared, (value, address)) and None
-        )
+        context.when(context.lead(), store)
 
 
 def _are_matrices(spread: Spread) -> bool:
@@ -180,8 +197,17 @@ def thread_offset(context: Context, lanes: tuple[int, ...], warps: tuple[int, ..
 
 
 def _store_vectors(
-    context: Context, tile: Value, kind: TileType, spread: Spread, address: Number
+    context: Context,
+    tile: Value,
+    kind: TileType,
+    spread: Spread,
+    address: Number,
+    remote: bool,
 ) -> None:
+    if kind.dtype.bits < 8:
+        raise context.unsupported(f"storing {kind}: its elements are no whole bytes")
+    inside = is_first_copy(context, layout_of(kind.layout))
+    space = "cluster" if remote else "shared"
     size = kind.dtype.bits // 8
     inner = thread_offset(context, spread.lanes, spread.warps)
     mask, registers = spread.mask, spread.registers
@@ -192,7 +218,12 @@ def _store_vectors(
         where = context.number(context.add(at, address, "at"))
         offset = registers[first] & ~mask
         context.emit(
-            ops.StoreVector, (tile, where), first=first, count=count, offset=offset, space="shared"
+            ops.StoreVector,
+            (tile, where, inside),
+            first=first,
+            count=count,
+            offset=offset,
+            space=space,
         )
         first += count
 
@@ -214,40 +245,97 @@ def _run(registers: tuple[int, ...], first: int, size: int) -> int:
 
 
 def lower_load(context: Context, op: Op) -> None:
-    """A scalar by every thread; a fragment of 16-bit elements by matrices."""
+    """A scalar by every thread; a fragment of 16-bit elements by matrices, others by vectors."""
     assert isinstance(op, ops.LoadBuffer)
     place = context.place(op.source)
     kind = op.result.type
     assert isinstance(kind, TileType)
-    if op.rank is not None:
-        raise context.unsupported("loads from other blocks are not lowered yet")
+    address = _in_block(context, place.address, op.rank)
+    remote = op.rank is not None
+    name = op.result.name
     if kind.size == 1:
-        address = context.number(place.address)
-        context.values[op.result] = context.value(ops.LoadShared, (address,), kind, op.result.name)
-        return
-    spread = spread_of(kind.layout, place.type)
-    turned = spread is not None and _are_turned_matrices(spread)
-    if spread is None or kind.dtype.bits != 16 or not (turned or _are_matrices(spread)):
-        raise context.unsupported(f"loading {kind} from {place.type} is not lowered yet")
-    rows = _turned_rows(spread) if turned else _matrix_rows(spread)
-    inner = thread_offset(context, rows, spread.warps)
-    mask = _mask((*rows, *spread.warps))
-    starts = spread.registers[::8]
-    low = list(dict.fromkeys(start & mask for start in starts))
-    addresses = tuple(
-        context.number(
-            context.add(context.exclusive_or(inner, part, "chunk"), place.address, "row")
+        found = context.value(
+            ops.LoadShared, (context.number(address),), kind, name, cluster=remote or None
         )
-        for part in low
-    )
-    context.values[op.result] = context.value(
+    else:
+        found = load_fragment(context, kind, name, place.type, address, remote)
+    context.values[op.result] = found
+
+
+def load_fragment(
+    context: Context,
+    kind: TileType,
+    name: str,
+    buffer: BufferType,
+    address: Number,
+    remote: bool = False,
+) -> Value:
+    """Load a fragment from a buffer at an address.
+
+    Raises:
+        ReftileError: the fragment's lanes and warps do not lie linearly in the buffer.
+    """
+    spread = spread_of(kind.layout, buffer)
+    if spread is None:
+        raise context.unsupported(f"a tile held as {kind.layout} does not fit {buffer}")
+    turned = _are_turned_matrices(spread)
+    if kind.dtype.bits != 16 or remote or not (turned or _are_matrices(spread)):
+        return _load_vectors(context, kind, name, spread, address, remote)
+    rows = _turned_rows(spread) if turned else _matrix_rows(spread)
+    which, offsets, addresses = _starts(context, spread.registers[::8], rows, spread.warps, address)
+    return context.value(
         ops.LoadMatrix,
         (addresses,),
         kind,
-        op.result.name,
-        which=tuple(low.index(start & mask) for start in starts),
-        offsets=tuple(start & ~mask for start in starts),
+        name,
+        which=which,
+        offsets=offsets,
         transpose=turned or None,
+    )
+
+
+def _starts(
+    context: Context,
+    starts: tuple[int, ...],
+    lanes: tuple[int, ...],
+    warps: tuple[int, ...],
+    address: Number,
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[Value, ...]]:
+    """For each instruction: which address, and the bytes from it. Bits of the thread's are few."""
+    inner = thread_offset(context, lanes, warps)
+    mask = _mask((*lanes, *warps))
+    low = list(dict.fromkeys(start & mask for start in starts))
+    addresses = tuple(
+        context.number(context.add(context.exclusive_or(inner, part, "chunk"), address, "row"))
+        for part in low
+    )
+    which = tuple(low.index(start & mask) for start in starts)
+    return which, tuple(start & ~mask for start in starts), addresses
+
+
+def _load_vectors(
+    context: Context, kind: TileType, name: str, spread: Spread, address: Number, remote: bool
+) -> Value:
+    if kind.dtype.bits < 8:
+        raise context.unsupported(f"loading {kind}: its elements are no whole bytes")
+    registers, size = spread.registers, kind.dtype.bits // 8
+    count = len(registers)
+    for first in range(0, len(registers), count):
+        count = min(count, _run(registers, first, size))
+    while any(_run(registers, first, size) < count for first in range(0, len(registers), count)):
+        count //= 2
+    which, offsets, addresses = _starts(
+        context, registers[::count], spread.lanes, spread.warps, address
+    )
+    return context.value(
+        ops.LoadVector,
+        (addresses, ()),
+        kind,
+        name,
+        count=count,
+        which=which,
+        offsets=offsets,
+        space="cluster" if remote else "shared",
     )
 
 
@@ -296,75 +384,7 @@ def _mask(steps: tuple[int, ...]) -> int:
     return mask
 
 
-# Global memory
-
-
-def lower_store_view(context: Context, op: Op) -> None:
-    """Vectors of each thread, those that lie outside the view left out."""
-    assert isinstance(op, ops.StoreViewTko)
-    kind = op.tile.type
-    assert isinstance(kind, TileType)
-    if op.ordering != "weak" or kind.size == 1 or len(kind.shape) < 2:
-        raise context.unsupported(f"this store of {kind} is not lowered yet")
-    layout = layout_of(kind.layout)
-    access = tile_access(context, op.view, op.index)
-    elements = tuple(e[-2:] for e in elements_at_origin(layout))
-    count = _vector(elements, access.size)
-    require_alignment(context, access, op.view, count * access.size)
-    rank = len(kind.shape)
-    row, column = (thread_index(context, layout, axis) for axis in (rank - 2, rank - 1))
-    start = element_address(context, access, row, column)
-    stores = {r: elements[r] for r in range(0, len(elements), count)}
-    tile = context.scalar(op.tile)
-    for more_rows in sorted({r for r, _ in stores.values()}):
-        address = rows_further(context, access, start, more_rows)
-        at = context.add(context.add(access.first_row, row), more_rows, "row")
-        row_inside = context.compare("less_than", at, access.row_count, "row_inside")
-        for first, (its_row, more_columns) in stores.items():
-            if its_row != more_rows:
-                continue
-            inside = context.value(
-                ops.Andi,
-                (row_inside, _column_inside(context, access, column, more_columns)),
-                I1,
-                "inside",
-            )
-            context.emit(
-                ops.StoreVector,
-                (tile, address, inside),
-                first=first,
-                count=count,
-                offset=more_columns * access.size,
-                space="global",
-            )
-
-
-def _column_inside(
-    context: Context, access: TileAccess, column: Number, more_columns: int
-) -> Value:
-    """True if a vector lies inside: rows are whole vectors long, so its first element decides."""
-    at = context.add(context.add(access.first_column, column), more_columns, "column")
-    return context.compare("less_than", at, access.column_count, "column_inside")
-
-
-def _vector(elements: tuple[tuple[int, ...], ...], size: int) -> int:
-    """How many elements of a thread lie one behind another in a row, at most 16 bytes."""
-    count = 1
-    while (
-        2 * count * size <= 16
-        and len(elements) % (2 * count) == 0
-        and all(
-            elements[first + i] == (elements[first][0], elements[first][1] + i)
-            for first in range(0, len(elements), 2 * count)
-            for i in range(2 * count)
-        )
-    ):
-        count *= 2
-    return count
-
-
 TRANSFERS: dict[str, Callable[[Context, Op], None]] = {
     "store_buffer": lower_store,
     "load_buffer": lower_load,
-    "store_view_tko": lower_store_view,
 }

@@ -18,7 +18,7 @@ class TileAccess:
 
     base: the tensor's address. size: bytes of an element. `first_row` and `first_column` are
     where the tile begins, `row_count` and `column_count` the tensor's extents; `row_stride` is in
-    elements.
+    elements. A tile of one axis is a row.
     """
 
     base: Value
@@ -29,6 +29,7 @@ class TileAccess:
     column_count: Number
     row_stride: Number
     row_stride_text: str
+    column_count_text: str
     outer_stride_texts: tuple[str, ...] = ()
 
 
@@ -50,12 +51,14 @@ def tile_access(context: Context, view: Value, index: tuple[Value, ...]) -> Tile
     extents, strides = _numbers(context, made, kind.tensor)
     element = kind.tensor.element
     assert not isinstance(element, PointerType)
-    starts = [
+    starts: list[Number] = [
         context.multiply(context.scalar(i), e, "first")
         for i, e in zip(index, kind.tile, strict=True)
     ]
     pointer = context.scalar(made.operands[0])
     base = context.value(ops.GlobalAddress, (pointer,), I64, "base")
+    if len(kind.tile) == 1:
+        starts, extents, strides = [0, *starts], [(1, "1"), *extents], [(0, "0"), *strides]
     size, row_count = element.bits // 8, extents[-2][0]
     for start, (extent, _), (stride, _) in zip(
         starts[:-2], extents[:-2], strides[:-2], strict=True
@@ -73,6 +76,7 @@ def tile_access(context: Context, view: Value, index: tuple[Value, ...]) -> Tile
         extents[-1][0],
         strides[-2][0],
         strides[-2][1],
+        extents[-1][1],
         tuple(text for _, text in strides[:-2]),
     )
 
@@ -81,7 +85,7 @@ def _has_rows(kind: PartitionViewType) -> bool:
     """True if all axes but the last two have an extent of 1, and all are in their order."""
     rank = len(kind.tile)
     in_order = kind.dim_map == tuple(range(rank))
-    return rank >= 2 and in_order and all(e == 1 for e in kind.tile[:-2])
+    return rank >= 1 and in_order and all(e == 1 for e in kind.tile[:-2])
 
 
 def _moved(context: Context, base: Value, start: Number, stride: Number, size: int) -> Value:
@@ -108,6 +112,18 @@ def _numbers(
         return found
 
     return read(kind.shape), read(kind.strides)
+
+
+def view_extents(context: Context, view: Value) -> list[Number]:
+    """The extents of a tensor view that the kernel makes.
+
+    Raises:
+        ReftileError: it is given by the caller.
+    """
+    made = view.owner
+    if not isinstance(made, ops.MakeTensorView) or not isinstance(view.type, TensorViewType):
+        raise context.unsupported(f"%{view.name} is not made in this kernel")
+    return [number for number, _ in _numbers(context, made, view.type)[0]]
 
 
 def thread_index(context: Context, layout: Layout, axis: int) -> Number:
@@ -154,6 +170,23 @@ def require(context: Context, condition: str, why: str) -> None:
     """Note what the host must check before a launch: an expression over arguments, and why."""
     if (condition, why) not in context.requirements:
         context.requirements.append((condition, why))
+
+
+def vector_width(context: Context, access: TileAccess, count: int) -> int:
+    """How many elements of a row may be accessed at once: rows are whole vectors long.
+
+    A number of columns that is known when compiling may narrow them; else the host looks.
+    """
+    columns = access.column_count
+    if isinstance(columns, int):
+        while columns % count:
+            count //= 2
+        return count
+    text = access.column_count_text
+    if count > 1 and text != access.row_stride_text:
+        why = f"`{text}` must be a multiple of {count}, since {count} elements are accessed at once"
+        require(context, f"{text} % {count} == 0", f"{why}, found {{{text}}}")
+    return count
 
 
 def require_alignment(context: Context, access: TileAccess, view: Value, size: int) -> None:

@@ -12,7 +12,7 @@ from reftile.lower.host import evaluate_expression, host_expression
 from reftile.lower.pipeline import lower
 from tests.lower.on_machine import lowered, read_kernel
 
-KERNELS = ["gemm_sm90", "gemm_nn_sm90", "attention_sm90", "attention_d64_sm90", "gemm_sm80"]
+KERNELS = ["gemm_sm90", "gemm_nn_sm90", "gemm_cut_sm90", "attention_sm90", "attention_d64_sm90", "gemm_sm80"]
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -55,7 +55,8 @@ def test_two_layouts_of_one_value_are_explained() -> None:
     assert "%sixty is held as wgmma.m64n64.d<64x64>, and `addf` needs" in diagnosis.message
     assert [n for n, _ in diagnosis.notes] == [
         "`mma_wait` makes it so",
-        "its elements would move between: warps",
+        "its elements would move between warps: the way through shared memory needs 259072 bytes "
+        "of the 232448",
     ]
 
 

@@ -17,6 +17,7 @@ from reftile.interp.simt.clocks import LANES
 from reftile.interp.simt.fragments import (
     Table,
     element_table,
+    exchange,
     is_fragment,
     register_count,
     sources,
@@ -120,7 +121,7 @@ def _renaming(wanted: Callable[[Op], Callable[[Table], Table]]) -> Maker[Block]:
                     "simt.moves",
                     f"`{op.name}` from {source.layout} to {result.layout} moves elements between "
                     "lanes",
-                    hint="change the layout through `exchange_lanes` or shared memory",
+                    hint="put `change_layout` before it",
                 )
             return (take(tile, registers),)
 
@@ -233,7 +234,32 @@ def _make_increment(op: Op, plan: Plan[Block]) -> Apply[Block]:
     return apply
 
 
+def _make_change(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    source, result = tile_type(op.operands[0].type), tile_type(op.results[0].type)
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        warp = warp_of(block)
+        tile: Tile = values[0]
+        if not is_fragment(result):
+            return (tile,)
+        found = exchange(source.layout, result.layout, warp.index)
+        if found is None:
+            warp.fault("simt.moves", f"from {source.layout} to {result.layout} crosses warps")
+        registers, lanes, moves = found
+        if moves:
+            warp.together(op.name)
+        shape = tile.data.shape[0], LANES
+        data = np.broadcast_to(tile.data, shape)[registers, lanes]
+        poison = None if tile.poison is None else np.broadcast_to(tile.poison, shape)
+        if poison is not None:
+            poison = poison[registers, lanes]
+        return (Tile(data, poison if poison is not None and poison.any() else None),)
+
+    return apply
+
+
 ACTIONS: dict[str, Maker[Block]] = {
+    "change_layout": _make_change,
     "thread_id": _per_warp(lambda w: w.index * LANES + np.arange(LANES)),
     "lane_id": _per_warp(lambda w: np.arange(LANES)),
     "warp_id": _per_warp(lambda w: w.index),

@@ -402,5 +402,6 @@ BARRIERS: dict[str, Maker[Block]] = {
     "fence_proxy_async": _make_fence_proxy,
     "order_fence": _make_nothing,
     "prefetch_tensor_map": _make_nothing,
+    "prefetch_tensor": _make_nothing,
 }
 """How to run each of these operations."""

@@ -93,6 +93,26 @@ def sources(text: str, warp: int, wanted: bytes) -> Table | None:
     return found
 
 
+@lru_cache(maxsize=256)
+def exchange(source: str, target: str, warp: int) -> tuple[Table, Table, bool] | None:
+    """For each (register, lane) of a target where a warp holds it: (registers, lanes, moves lanes).
+
+    None if the warp does not hold it all. A lane's own copy is taken if it has one.
+    """
+    held, wanted = element_table(source, warp), element_table(target, warp)
+    found = sources(source, warp, wanted.tobytes())
+    lanes = np.broadcast_to(np.arange(LANES), wanted.shape)
+    if found is not None:
+        return found, lanes, False
+    places: dict[int, tuple[int, int]] = {}
+    for (register, lane), element in np.ndenumerate(held):
+        places.setdefault(int(element), (register, lane))
+    if not set(wanted[wanted >= 0].tolist()) <= places.keys():
+        return None
+    pairs = np.array([places.get(int(e), (0, 0)) for e in wanted.reshape(-1)], np.int64)
+    return pairs[:, 0].reshape(wanted.shape), pairs[:, 1].reshape(wanted.shape), True
+
+
 def take(tile: Tile, registers: Table) -> Tile:
     """Registers of a fragment, chosen for each (register, lane)."""
     lanes = np.arange(LANES)[None, :]

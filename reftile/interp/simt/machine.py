@@ -7,7 +7,7 @@ scalar is an array of 32 lanes, or of no axes if all lanes have the same; a frag
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -69,7 +69,7 @@ class SimtLaunch(Launch):
     written: set[Buffer] = field(default_factory=set[Buffer])
     runnable: list[Warp] = field(default_factory=list["Warp"])
     flights: list[Flight] = field(default_factory=list["Flight"])
-    origins: list[Origin] = field(default_factory=list[Origin])
+    known_origins: list[Origin] = field(default_factory=list[Origin])
     origin_numbers: dict[tuple[Op, str], int] = field(default_factory=dict[tuple[Op, str], int])
     first_threads: dict[int, int] = field(default_factory=dict[int, int])
     operations: int = 0
@@ -111,8 +111,8 @@ class SimtLaunch(Launch):
         key = op, who
         found = self.origin_numbers.get(key)
         if found is None:
-            found = self.origin_numbers[key] = len(self.origins)
-            self.origins.append(Origin(op, who, is_async, in_flight))
+            found = self.origin_numbers[key] = len(self.known_origins)
+            self.known_origins.append(Origin(op, who, is_async, in_flight))
         return found
 
 
@@ -141,7 +141,7 @@ class Home:
         data = np.zeros(size, np.uint8)
         self.shared = Buffer("shared memory", SHARED_BASE, data, DTYPES["i8"])
         self.shared.state = np.full(size, NEVER_WRITTEN, np.uint8)
-        self.shadow = Shadow(size, launch.cell_bytes[0], launch.origins)
+        self.shadow = Shadow(size, launch.cell_bytes[0], launch.known_origins)
         self.mbarriers: dict[int, Any] = {}
         self.named: dict[int, Any] = {}
         self.engines: dict[int, Any] = {}
@@ -277,12 +277,16 @@ class Warp(Block):
         hint: str = "",
         op: Op | None = None,
         shape: tuple[int, ...] = (),
+        origin: Sequence[tuple[str, Span | None]] = (),
     ) -> NoReturn:
         """Raise what is wrong, with the warp and its lanes."""
         if op is None:
             assert self.step is not None
             op = self.step.op
-        notes: tuple[tuple[str, Span | None], ...] = ((f"in {self.whereabouts()}", None),)
+        notes: tuple[tuple[str, Span | None], ...] = (
+            *origin,
+            (f"in {self.whereabouts()}", None),
+        )
         data: dict[str, object] = {"block": self.id, "warp": self.index}
         if position is not None:
             data["position"] = position

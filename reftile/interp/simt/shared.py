@@ -17,6 +17,7 @@ from reftile.interp.simt.fragments import register_count, tile_type
 from reftile.interp.simt.machine import RANK_SHIFT, SHARED_BASE, Home, Warp
 from reftile.interp.simt.shadow import Shadow
 from reftile.interp.values import Mask, Tile
+from reftile.interp.views import padding_number
 from reftile.ir.core import Op
 from reftile.ir.dtypes import DType
 from reftile.ir.numbers import decode, encode
@@ -282,12 +283,13 @@ def _make_load_vector(op: Op, plan: Plan[Block]) -> Apply[Block]:
     assert isinstance(which, tuple) and isinstance(offsets_of, tuple) and isinstance(guard, tuple)
     size = kind.dtype.storage.itemsize
     fill = op.attributes.get("fill")
+    nothing = padding_number(str(fill), kind.dtype) if fill is not None else 0
     port = len(op.arguments[0]) if isinstance(op.arguments[0], tuple) else 0
 
     def apply(block: Block, values: list[Any]) -> Sequence[Any]:
         warp = warp_of(block)
         addresses, guards = values[:port], values[port:]
-        data = np.zeros((register_count(kind), LANES), kind.dtype.carrier)
+        data = np.full((register_count(kind), LANES), nothing, kind.dtype.carrier)
         poison = np.zeros(data.shape, np.bool_)
         poison[:, ~warp.mask] = True
         for i, (place, offset) in enumerate(zip(which, offsets_of, strict=True)):
@@ -363,7 +365,7 @@ def shadow_of(warp: Warp, buffer: Buffer) -> Shadow | None:
         return None
     shadows = warp.home.cluster.shadows
     if buffer not in shadows:
-        shadows[buffer] = Shadow(buffer.data.size, launch.cell_bytes[1], launch.origins)
+        shadows[buffer] = Shadow(buffer.data.size, launch.cell_bytes[1], launch.known_origins)
     return shadows[buffer]
 
 

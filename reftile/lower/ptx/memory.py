@@ -1,4 +1,4 @@
-"""Instructions that move data: shared memory, matrices, bulk copies, copies of threads.
+"""Instructions that move data: shared memory, lanes, matrices, bulk copies, copies of threads.
 
 Sources: PTX ISA 9.2, "Data Movement and Conversion Instructions"; cache policies as CUTLASS encodes
 them (cute/arch/copy_sm90_desc.hpp, TMA::CacheHintSm90).
@@ -6,11 +6,17 @@ them (cute/arch/copy_sm90_desc.hpp, TMA::CacheHintSm90).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import inf, nan
+
+import numpy as np
 
 from reftile.ir import ops
 from reftile.ir.core import Op, Value
+from reftile.ir.dtypes import F64
+from reftile.ir.numbers import convert, encode
 from reftile.ir.types import TileType
+from reftile.lower.ptx.exchange import change_layout
 from reftile.lower.ptx.table import register_kind
 from reftile.lower.ptx.writer import Held, Shifted, Writer, is_pairs, tile_of
 
@@ -37,13 +43,15 @@ def _access(value: Value) -> str:
 def _load_shared(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.LoadShared)
     (result,) = writer.result(op.result)
-    writer.line(f"ld.shared.{_access(op.result)} {result}, {writer.address(op.address)};")
+    space = "shared::cluster" if op.cluster else "shared"
+    writer.line(f"ld.{space}.{_access(op.result)} {result}, {writer.address(op.address)};")
 
 
 def _store_shared(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.StoreShared)
     value = writer.one(op.value)
-    writer.line(f"st.shared.{_access(op.value)} {writer.address(op.address)}, {value};")
+    space = "shared::cluster" if op.cluster else "shared"
+    writer.line(f"st.{space}.{_access(op.value)} {writer.address(op.address)}, {value};")
 
 
 def _store_vector(writer: Writer, op: Op) -> None:
@@ -56,7 +64,76 @@ def _store_vector(writer: Writer, op: Op) -> None:
     values = f"{{{', '.join(found)}}}" if len(found) > 1 else found[0]
     place = writer.address(op.address, op.offset)
     guard = f"@{writer.predicate(op.inside)} " if op.inside is not None else ""
-    writer.line(f"{guard}st.{op.space}{width}.{kind} {place}, {values};")
+    writer.line(f"{guard}st.{_SPACES[op.space]}{width}.{kind} {place}, {values};")
+
+
+_SPACES = {"shared": "shared", "global": "global", "cluster": "shared::cluster"}
+_PADDINGS = {"zero": 0.0, "neg_zero": -0.0, "nan": nan, "pos_inf": inf, "neg_inf": -inf}
+
+
+def _load_vector(writer: Writer, op: Op) -> None:
+    """Registers of 32 bits hold two elements of 16: these are loaded together if they lie so."""
+    assert isinstance(op, ops.LoadVector)
+    targets = writer.result(op.result)
+    each = 2 if is_pairs(op.result) else 1
+    if is_pairs(op.result) and op.count % 2:
+        _load_halves(writer, op, targets)
+        return
+    kind = "b32" if each == 2 else _access(op.result)
+    width = op.count // each
+    for i in range(len(op.which)):
+        registers = targets[i * width : (i + 1) * width]
+        guard = _fill(writer, op, i, registers, kind)
+        vector = f".v{width}" if width > 1 else ""
+        values = f"{{{', '.join(registers)}}}" if width > 1 else registers[0]
+        place = writer.address(op.addresses[op.which[i]], op.offsets[i])
+        writer.line(f"{guard}ld.{_SPACES[op.space]}{vector}.{kind} {values}, {place};")
+
+
+def _load_halves(writer: Writer, op: ops.LoadVector, targets: list[str]) -> None:
+    halves = [writer.register("b16", "half") for _ in range(2 * len(targets))]
+    for i, half in enumerate(halves):
+        guard = _fill(writer, op, i, [half], "b16")
+        place = writer.address(op.addresses[op.which[i]], op.offsets[i])
+        writer.line(f"{guard}ld.{_SPACES[op.space]}.b16 {half}, {place};")
+    for i, target in enumerate(targets):
+        writer.line(f"mov.b32 {target}, {{{halves[2 * i]}, {halves[2 * i + 1]}}};")
+
+
+def _fill(
+    writer: Writer, op: ops.LoadVector, number: int, registers: Sequence[str], kind: str
+) -> str:
+    """Write what stands outside first; give the guard of the load."""
+    if not op.guards:
+        return ""
+    condition = writer.predicate(op.inside[op.guards[number]])
+    bits = _padding_bits(op)
+    for register in registers:
+        if kind == "b32" and is_pairs(op.result):
+            writer.line(f"mov.b32 {register}, 0x{bits << 16 | bits:X};")
+        elif kind in ("f32", "f64"):
+            prefix, digits = ("0f", 8) if kind == "f32" else ("0d", 16)
+            writer.line(f"mov.{kind} {register}, {prefix}{bits:0{digits}X};")
+        else:
+            writer.line(f"mov.{kind} {register}, 0x{bits:X};")
+    return f"@{condition} "
+
+
+def _padding_bits(op: ops.LoadVector) -> int:
+    dtype = tile_of(op.result).dtype
+    value = np.array([_PADDINGS[op.fill or "zero"]], np.float64)
+    if dtype.is_int:
+        return 0
+    encoded = np.asarray(encode(convert(value, F64, dtype), dtype))
+    return int(encoded.view(f"u{encoded.dtype.itemsize}")[0])
+
+
+def _prefetch_tensor(writer: Writer, op: Op) -> None:
+    assert isinstance(op, ops.PrefetchTensor)
+    index = ", ".join(writer.one(v) for v in op.index)
+    described = writer.one_map(op.map)
+    name = f"cp.async.bulk.prefetch.tensor.{len(op.index)}d.L2.global"
+    writer.line(f"{name} [{described}, {{{index}}}];")
 
 
 def _store_matrix(writer: Writer, op: Op) -> None:
@@ -170,12 +247,15 @@ def _increment(writer: Writer, op: Op) -> None:
 
 
 MEMORY: dict[str, Callable[[Writer, Op], None]] = {
+    "change_layout": change_layout,
     "shared_address": _shared_address,
     "map_shared": _map_shared,
     "load_shared": _load_shared,
     "store_shared": _store_shared,
     "store_vector": _store_vector,
     "store_matrix": _store_matrix,
+    "load_vector": _load_vector,
+    "prefetch_tensor": _prefetch_tensor,
     "load_matrix": _load_matrix,
     "load_tensor": _load_tensor,
     "store_tensor": _store_tensor,

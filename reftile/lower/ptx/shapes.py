@@ -131,6 +131,25 @@ def _extract(writer: Writer, op: Op) -> None:
     writer.held[op.result] = Held([source.elements[r] for r in registers], is_pairs(op.result))
 
 
+def _permute(writer: Writer, op: Op) -> None:
+    assert isinstance(op, ops.Permute)
+    source = writer.get(op.source)
+    held, target = layout_for(op.source), layout_for(op.result)
+    if held is None or target is None:
+        writer.held[op.result] = source
+        return
+    places = register_of(held)
+    registers: list[int] = []
+    for index in elements_at_origin(target):
+        inside = [0] * len(index)
+        for axis, at in zip(op.permutation, index, strict=True):
+            inside[axis] = at
+        registers.append(places[tuple(inside)])
+    if is_pairs(op.result):
+        registers = _paired(writer, op.result, registers)
+    writer.held[op.result] = Held([source.elements[r] for r in registers], is_pairs(op.result))
+
+
 def _paired(writer: Writer, value: Value, registers: list[int]) -> list[int]:
     pairs = list(zip(registers[::2], registers[1::2], strict=True))
     if any(low % 2 or high != low + 1 for low, high in pairs):
@@ -247,4 +266,5 @@ SHAPES: dict[str, Callable[[Writer, Op], None]] = {
     "reshape": _reshape,
     "broadcast": _broadcast,
     "extract": _extract,
+    "permute": _permute,
 }

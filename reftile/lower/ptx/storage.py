@@ -14,8 +14,8 @@ from reftile.ir import ops
 from reftile.ir.core import Block, Kernel, Op, Value
 from reftile.ir.types import PendingType, TileType
 
-RENAMING = frozenset({"reshape", "broadcast", "permute", "extract"})
-"""Operations that only rename registers, so that their results live where their operands do."""
+RENAMING = frozenset({"reshape", "broadcast", "permute", "extract", "change_layout"})
+"""Operations that may only rename registers, so that their results live where their operands do."""
 
 _IN_PLACE = frozenset({"elementwise", "select"})
 

@@ -79,7 +79,9 @@ def _init(writer: Writer, op: Op) -> None:
 def _arrive(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.ArriveMbarrier)
     address = writer.address(op.address)
-    if op.bytes:
+    if op.after_copies:
+        writer.line(f"cp.async.mbarrier.arrive.noinc.shared::cta.b64 {address};")
+    elif op.bytes:
         writer.line(f"mbarrier.arrive.expect_tx.shared::cta.b64 _, {address}, {op.bytes};")
     elif not op.cluster:
         writer.line(f"mbarrier.arrive.shared::cta.b64 _, {address};")
