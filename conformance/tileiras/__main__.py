@@ -40,6 +40,7 @@ def main() -> int:
     )
     parser.add_argument("--suite", default=",".join(SUITES))
     parser.add_argument("--budget", default="default", choices=BUDGETS)
+    parser.add_argument("--time-limit", type=float, help="seconds for each suite")
     parser.add_argument("--fuzz", type=int, default=0, help="seeds of the fuzzer to try")
     parser.add_argument("--seed", type=int, default=0, help="the first of them")
     options = parser.parse_args()
@@ -54,7 +55,8 @@ def main() -> int:
     summary: dict[str, Any] = {"backend": asdict(info) | {"accumulate": {}}, "suites": {}}
     disagreements: list[dict[str, Any]] = []
     for suite in options.suite.split(","):
-        results = run_suites(backend, [suite], options.budget)
+        limit = options.time_limit
+        results = run_suites(backend, [suite], options.budget, time_limit=limit)
         summary["suites"][suite] = results.summary() | {"seconds": round(results.seconds, 1)}
         print(f"{suite}: {summary['suites'][suite]}", flush=True)
         report.write_jsonl(results, options.folder / f"{suite}.jsonl")
