@@ -22,12 +22,13 @@ EXAMPLES = ROOT / "examples" / "pipe"
 KERNELS = {
     "gemm": EXAMPLES / "gemm_sm90.tile",
     "gemm_nn": EXAMPLES / "gemm_nn_sm90.tile",
+    "gemm_cut": EXAMPLES / "gemm_cut_sm90.tile",
     "fp8": ROOT / "bench" / "kernels" / "gemm_fp8_sm90.tile",
     "attention": EXAMPLES / "attention_sm90.tile",
     "short": EXAMPLES / "attention_short_sm90.tile",
     "d64": EXAMPLES / "attention_d64_sm90.tile",
 }
-PRODUCTS = ("gemm", "gemm_nn", "fp8")
+PRODUCTS = ("gemm", "gemm_nn", "gemm_cut", "fp8")
 
 
 def without_result(function: Callable[[], object]) -> Launch:

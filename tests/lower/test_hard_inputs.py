@@ -11,11 +11,14 @@ import pytest
 from tests.lower.hard_inputs import Attention, Product, run_executor, run_interpreter
 
 PRODUCTS = [
-    Product("gemm_sm90", 1, 8, 8, 0),
-    Product("gemm_sm90", 300, 328, 136, 1),
-    Product("gemm_nn_sm90", 157, 96, 40, 2),
-    Product("gemm_nn_sm90", 300, 328, 136, 3),
-    Product("gemm_fp8_sm90", 130, 264, 144, 4),
+    # Ten whole tiles, and two cut into four parts each; then parts alone.
+    (Product("gemm_cut_sm90", 700, 264, 72, 5), 10),
+    (Product("gemm_cut_sm90", 130, 264, 200, 6), 16),
+    (Product("gemm_sm90", 1, 8, 8, 0), 2),
+    (Product("gemm_sm90", 300, 328, 136, 1), 2),
+    (Product("gemm_nn_sm90", 157, 96, 40, 2), 2),
+    (Product("gemm_nn_sm90", 300, 328, 136, 3), 2),
+    (Product("gemm_fp8_sm90", 130, 264, 144, 4), 2),
 ]
 ATTENTIONS = [
     Attention("attention_sm90", 1, 1, 1, 1, 0, 0),
@@ -32,17 +35,20 @@ ATTENTIONS = [
 ]
 
 
-def called(case: Product | Attention) -> str:
+def called(case: object) -> str:
     """A short name of a case."""
     if isinstance(case, Product):
         return f"{case.name}-{case.m}x{case.n}x{case.k}"
+    if not isinstance(case, Attention):
+        return str(case)
     return f"{case.name}-{case.heads}/{case.kv_heads}-{case.length}x{case.keys}+{case.reach}"
 
 
-@pytest.mark.parametrize("case", PRODUCTS, ids=called)
-def test_products_of_integers_are_exact(case: Product) -> None:
-    assert np.array_equal(run_interpreter(case, 2, schedule="topo", seed=case.seed), case.exact)
-    assert np.array_equal(run_executor(case, 2, case.seed), case.exact)
+@pytest.mark.parametrize(("case", "grid"), PRODUCTS, ids=called)
+def test_products_of_integers_are_exact(case: Product, grid: int) -> None:
+    found = run_interpreter(case, grid, schedule="topo", seed=case.seed)
+    assert np.array_equal(found, case.exact)
+    assert np.array_equal(run_executor(case, grid, case.seed), case.exact)
 
 
 @pytest.mark.parametrize("case", ATTENTIONS, ids=called)

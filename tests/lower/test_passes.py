@@ -12,7 +12,14 @@ from reftile.lower.host import evaluate_expression, host_expression
 from reftile.lower.pipeline import lower
 from tests.lower.on_machine import lowered, read_kernel
 
-KERNELS = ["gemm_sm90", "gemm_nn_sm90", "gemm_cut_sm90", "attention_sm90", "attention_d64_sm90", "gemm_sm80"]
+KERNELS = [
+    "gemm_sm90",
+    "gemm_nn_sm90",
+    "gemm_cut_sm90",
+    "attention_sm90",
+    "attention_d64_sm90",
+    "gemm_sm80",
+]
 
 
 @pytest.mark.parametrize("name", KERNELS)
