@@ -65,6 +65,20 @@ def test_empty_view() -> None:
 
 
 @ct.kernel
+def tile_at(x, y, index: ct.Constant[int]):  # type: ignore[no-untyped-def]
+    view = x.tiled_view(128, padding_mode=ct.PaddingMode.ZERO)
+    ct.store(y, (0,), view.load(index))
+
+
+def test_tile_outside() -> None:
+    """A padded view has padding beside its elements, but no further tiles."""
+    x, y = np.ones(100, np.float32), np.zeros(128, np.float32)
+    assert rule_of(tile_at, (x, y, 1)) == "view.index"
+    cutile.run(tile_at, 1, (x, y, 0))
+    assert y.sum() == 100
+
+
+@ct.kernel
 def broadcast_axis(  # type: ignore[no-untyped-def]
     x: Annotated[ct.Array, ct.ArrayAnnotation(static_stride_dims=(1,))], out
 ):

@@ -1,0 +1,231 @@
+"""Write docs/findings/cutile_suite.json and .md from what the plugin wrote about cuTile's tests.
+
+    python tools/cutile_report.py RESULTS    # a folder with the files below, as far as it has them
+    python tools/cutile_report.py            # only the page, from the committed data
+
+strict.jsonl, forgiving.jsonl, unspecified.jsonl: `--reftile-results` of runs with
+`--reftile-strict`, without options, and with `--reftile-unspecified`. no_tokens.jsonl: with
+`--reftile-no-tokens`; no_tokens_values.jsonl: what raced there, with `--reftile-unchecked` too.
+A run of `unspecified` over the cases that do not pass otherwise is enough.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tomllib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "findings"
+DATA, PAGE, REASONS = (
+    FOLDER / f"cutile_{name}" for name in ("suite.json", "suite.md", "reasons.toml")
+)
+SUITE = {
+    "repository": "https://github.com/NVIDIA/cutile-python",
+    "commit": "9c3ee3c (release notes of 1.6)",
+    "package": "cuda-tile 1.6.0",
+    "target": "compute capability 10.0, CUDA Tile IR 13.4",
+}
+MODES = {
+    "strict": "every check",
+    "forgiving": "false `div_by` on strides of axes of one element only warns",
+    "unspecified": "and unspecified values that are left in an array only warn",
+}
+OWNERS = {
+    "cutile": "cuTile's compiler or test",
+    "specification": "the specification is silent",
+    "reftile": "reftile",
+    "host": "no GPU is there",
+}
+Line = dict[str, Any]
+
+
+def read_lines(path: Path) -> dict[str, Line]:
+    """By case, its last line."""
+    if not path.exists():
+        return {}
+    lines: list[Line] = [json.loads(text) for text in path.read_text().splitlines()]
+    return {line["case"]: line for line in lines}
+
+
+def read_reasons() -> list[dict[str, str]]:
+    """The reasons, in the order in which they are tried."""
+    return tomllib.loads(REASONS.read_text())["reason"]
+
+
+def reason_of(line: Line, reasons: list[dict[str, str]]) -> str:
+    """The name of the first reason that fits a case.
+
+    Raises:
+        ValueError: none does.
+    """
+    ending = " ".join([*line.get("rules", ()), str(line.get("error")), str(line.get("message"))])
+    for reason in reasons:
+        place = re.search(reason.get("case", ""), line["case"])
+        if place and re.search(reason["error"], f"{ending} {line['case']}"):
+            return reason["name"]
+    raise ValueError(f"no reason fits {line['case']}: {ending}")
+
+
+def collect(folder: Path) -> dict[str, Any]:
+    """The data of the page, from the files of a folder."""
+    reasons = read_reasons()
+    modes = {mode: read_lines(folder / f"{mode}.jsonl") for mode in MODES}
+    if modes["unspecified"]:
+        modes["unspecified"] = modes["forgiving"] | modes["unspecified"]
+    counts = {mode: dict(Counter(x["outcome"] for x in found.values()))
+              for mode, found in modes.items() if found}  # fmt: skip
+    failed: dict[str, dict[str, str]] = {}
+    for mode, found in modes.items():
+        for case, line in sorted(found.items()):
+            if line["outcome"] == "failed":
+                failed.setdefault(case, {})[mode] = reason_of(line, reasons)
+    judged = {
+        case: "; ".join(line["judged"])
+        for case, line in sorted(modes["forgiving"].items())
+        if line.get("judged") and line["outcome"] == "passed"
+    }
+    skipped = Counter(
+        str(line.get("message", "")).removeprefix("Skipped: ")
+        for line in modes["forgiving"].values()
+        if line["outcome"] == "skipped"
+    )
+    return {
+        "suite": SUITE,
+        "counts": counts,
+        "failed": failed,
+        "judged": judged,
+        "skipped": dict(skipped.most_common()),
+        "tokens": tokens(folder),
+    }
+
+
+def tokens(folder: Path) -> dict[str, Any]:
+    """What happens without cuTile's token order."""
+    found = read_lines(folder / "no_tokens.jsonl")
+    values = read_lines(folder / "no_tokens_values.jsonl")
+    raced = {
+        case: line["rules"]
+        for case, line in found.items()
+        if any(rule.startswith("race.") for rule in line.get("rules", ()))
+    }
+    files = Counter(case.partition("::")[0] for case in raced)
+    return {
+        "files": len({case.partition("::")[0] for case in found}),
+        "cases": sum(line["outcome"] in ("passed", "failed") for line in found.values()),
+        "raced": len(raced),
+        "rules": dict(Counter(rule for rules in raced.values() for rule in rules)),
+        "by_file": dict(files.most_common()),
+        "values": dict(Counter(line["outcome"] for line in values.values())),
+        "wrong_values": sorted(c for c, line in values.items() if line["outcome"] == "failed"),
+    }
+
+
+def render(data: dict[str, Any]) -> str:
+    """The page."""
+    suite = data["suite"]
+    lines = [
+        "# cuTile Python's own tests on reftile\n",
+        f"The tests of <{suite['repository']}> at {suite['commit']}",
+        f"with {suite['package']}, compiled for {suite['target']}, run on",
+        "the interpreter with every check and the race detector on, no GPU present",
+        "(see [cuTile Python](../cutile.md)). Written by `tools/cutile_report.py`.\n",
+        "| mode | passed | failed | of those not skipped | skipped | expected to fail |",
+        "|---|---|---|---|---|---|",
+        *(count_row(mode, found) for mode, found in data["counts"].items()),
+        "",
+        "Skipped are cases that want NVIDIA's internal extension, another GPU, or a package:\n",
+        "| skipped | reason |",
+        "|---|---|",
+        *(f"| {n} | {text} |" for text, n in data["skipped"].items()),
+        "",
+        *failures(data["failed"]),
+        *judgements(data["judged"]),
+        *token_lines(data["tokens"]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def count_row(mode: str, found: dict[str, int]) -> str:
+    """One mode."""
+    passed, failed = found.get("passed", 0), found.get("failed", 0)
+    share = 100 * passed / max(passed + failed, 1)
+    rest = f"{found.get('skipped', 0)} | {found.get('xfailed', 0)}"
+    return f"| **{mode}**: {MODES[mode]} | {passed} | {failed} | {share:.2f} % | {rest} |"
+
+
+def failures(failed: dict[str, dict[str, str]]) -> list[str]:
+    """Why cases do not pass, and which."""
+    lines = ["## What does not pass\n", "| reason | whose | " + " | ".join(MODES) + " |"]
+    lines.append("|---|---|" + "---|" * len(MODES))
+    counts = Counter((mode, name) for modes in failed.values() for mode, name in modes.items())
+    reasons = [r for r in read_reasons() if any(name == r["name"] for _, name in counts)]
+    for reason in reasons:
+        numbers = " | ".join(str(counts[mode, reason["name"]]) for mode in MODES)
+        lines.append(f"| `{reason['name']}` | {OWNERS[reason['owner']]} | {numbers} |")
+    for reason in reasons:
+        lines += ["", f"**`{reason['name']}`**: {reason['text']}."]
+        if "program" in reason:
+            file = "tests/interop/test_cutile_findings.py"
+            lines.append(f"The least program: `{reason['program']}` in `{file}`.")
+    lines += ["", "Each case by name, with its reason in each mode, is in `cutile_suite.json`.\n"]
+    return lines
+
+
+def judgements(judged: dict[str, str]) -> list[str]:
+    """The cases that demand equal bits and do not have them."""
+    return [
+        "## Equal bits\n",
+        f"{len(judged)} cases demand the bits of torch and pass by the "
+        "[accuracy class](../reference/accuracy.md) of their operations",
+        "instead: both results may be off by the class's limit, and so apart by twice that. The",
+        "expected value is torch's on a CPU here, which rounds otherwise than on a GPU; its square",
+        "root of f32 is not always the nearest.\n",
+        "| case | apart |",
+        "|---|---|",
+        *(f"| `{case}` | {text} |" for case, text in judged.items()),
+        "",
+    ]
+
+
+def token_lines(found: dict[str, Any]) -> list[str]:
+    """What the detector finds without tokens."""
+    if not found["cases"]:
+        return []
+    values = found["values"]
+    right, wrong = values.get("passed", 0), values.get("failed", 0)
+    lines = [
+        "## Without tokens\n",
+        "With `CUDA_TILE_TESTING_DISABLE_TOKEN_ORDER=1`, cuTile's own switch, its compiler orders",
+        f"nothing. Of {found['cases']} cases of {found['files']} files that then run, the detector",
+        f"flags **{found['raced']}**: their tokens matter. Run again without checks,",
+        f"{right} of them pass on their values{f' and {wrong} do not' if wrong else ''}: what is",
+        "missing, a test of values does not see.",
+        "",
+        "| rule | cases |",
+        "|---|---|",
+        *(f"| `{rule}` | {n} |" for rule, n in found["rules"].items()),
+        "",
+        "| file | flagged |",
+        "|---|---|",
+        *(f"| `{name}` | {n} |" for name, n in found["by_file"].items()),
+    ]
+    if found["wrong_values"]:
+        lines += ["", "Not by value:", "", *(f"- `{case}`" for case in found["wrong_values"])]
+    return lines
+
+
+def main(arguments: list[str]) -> int:
+    """The command; returns what the process exits with."""
+    if arguments:
+        data = collect(Path(arguments[0]))
+        DATA.write_text(json.dumps(data, indent=1) + "\n")
+    PAGE.write_text(render(json.loads(DATA.read_text())))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
