@@ -173,6 +173,7 @@ def compile(
     suite: Suites = "ops,kernels,litmus",
     gpu: Annotated[str, typer.Option(help="What to compile for, as `tileiras --gpu-name`.")] = "",
     opt: Annotated[int, typer.Option(help="Optimisation level, 0 to 3.")] = 3,
+    fuzz: Annotated[int, typer.Option(help="Seeds of the fuzzer to compile too.")] = 0,
     budget: Budget = "default",
     filter: Filter = "",
     seed: Annotated[int, typer.Option(help="Seed of the inputs.")] = 0,
@@ -186,7 +187,7 @@ def compile(
     compiler.find_tileiras()
     with suite_module("progress").terminal_progress() as progress:
         made = build.build(
-            bundle, suites, budget, filter, target=target, seed=seed, progress=progress
+            bundle, suites, budget, filter, target=target, seed=seed, fuzz=fuzz, progress=progress
         )
     refused = sum(1 for one in made.programs.values() if one.refused)
     data: dict[str, object] = {
@@ -326,6 +327,8 @@ def fuzz(
     """Make random programs and hold the interpreter against itself; exit with 1 on a failure."""
     if programs < 1:
         raise bad(f"`--programs` must be positive, found {programs}")
+    if seconds is not None and not seconds > 0:
+        raise bad(f"`--seconds` must be positive, found {seconds}")
     output = Output(json)
     console = output.console(error=True)
 

@@ -33,7 +33,7 @@ from reftile.interp.atomics import ATOMICS
 from reftile.interp.formatting import format_tiles
 from reftile.interp.histories import Seen, patched
 from reftile.interp.machine import Block
-from reftile.interp.memory import STORED_POISON, Places, Run
+from reftile.interp.memory import STORED_POISON, Places, Run, TooMuch
 from reftile.interp.order import ROOT, Event, join
 from reftile.interp.plan import Apply, Maker, Plan
 from reftile.interp.shadow import row_of
@@ -376,7 +376,10 @@ def _make_alloca(op: Op, plan: Plan[Block]) -> Apply[Block]:
 
     def apply(block: Block, values: list[Any]) -> Sequence[Any]:
         memory = block.launch.memory
-        buffer = memory.allocate(name, units * dtype.storage.itemsize, dtype, op.alignment)
+        try:
+            buffer = memory.allocate(name, units * dtype.storage.itemsize, dtype, op.alignment)
+        except TooMuch as error:
+            block.fault("alloca.memory", f"`alloca` of {error}", hint="allocate less")
         if not op.shared:
             buffer.owner_block, buffer.restricted = block.linear, True
         block.allocated.append(buffer)

@@ -20,6 +20,7 @@ from reftile.interp.memory import (
     Buffer,
     Places,
     Run,
+    TooMuch,
     memory_dtype,
     read_places,
     read_run,
@@ -448,7 +449,11 @@ def _make_alloca(op: Op, plan: Plan[Batch]) -> Apply[Batch]:
     def apply(batch: Batch, values: list[Any]) -> Sequence[Any]:
         blocks = batch.blocks.size
         name = f"%{op.results[0].name}"
-        buffer = batch.shared.memory.allocate(name, stride * blocks, dtype, alignment)
+        try:
+            buffer = batch.shared.memory.allocate(name, stride * blocks, dtype, alignment)
+        except TooMuch as error:
+            message = f"`alloca` of {error}, for {blocks} blocks"
+            raise _fault(op, "alloca.memory", message) from None
         buffer.state = None
         first = buffer.address + np.arange(blocks, dtype=np.int64) * stride
         return (Tile(first.reshape(batch.lead)),)

@@ -324,7 +324,7 @@ def run_region(block: Block, region: PlanRegion[Block]) -> Run:
         while block.pending:
             yield DRAIN
         for buffer in block.allocated[outermost:]:
-            buffer.free()
+            launch.memory.release(buffer)
         del block.allocated[outermost:]
     launch.current = block
     return ending

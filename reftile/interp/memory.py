@@ -35,6 +35,9 @@ ALIGNMENT = 256
 """Every allocation begins at a multiple of this, as those of GPU drivers do."""
 FIRST_ADDRESS = 1 << 20
 
+MOST_ALLOCATED = 1 << 30
+"""Bytes that the blocks of a launch may have allocated at a time."""
+
 NEVER_WRITTEN = 0b0101
 STORED_POISON = 0b1010
 
@@ -43,6 +46,10 @@ Fault: TypeAlias = Callable[[str, str, int, int], NoReturn]
 """`fault(rule, message, position, address)`: the access of the tile's element at flat `position` is
 wrong.
 """
+
+
+class TooMuch(Exception):
+    """A kernel asks for more memory than it may have."""
 
 
 def memory_dtype(element: Element) -> DType:
@@ -137,6 +144,7 @@ class Memory:
         self.buffers: list[Buffer] = []
         self._starts: list[int] = []
         self._next = FIRST_ADDRESS
+        self.allocated = 0
 
     def add(
         self,
@@ -172,10 +180,25 @@ class Memory:
         return buffer
 
     def allocate(self, name: str, size_bytes: int, dtype: DType, alignment: int) -> Buffer:
-        """New memory that nothing has written."""
+        """New memory that nothing has written.
+
+        Raises:
+            TooMuch: with what is there already it is more than MOST_ALLOCATED bytes.
+        """
+        if self.allocated + size_bytes > MOST_ALLOCATED:
+            raise TooMuch(
+                f"{size_bytes} bytes, with {self.allocated} that are allocated already; "
+                f"kernels may have {MOST_ALLOCATED} at a time here"
+            )
         buffer = self.add(name, np.zeros(size_bytes, np.uint8), dtype, alignment)
         buffer.state = np.full(size_bytes, NEVER_WRITTEN, np.uint8)
+        self.allocated += size_bytes
         return buffer
+
+    def release(self, buffer: Buffer) -> None:
+        """Free what `allocate` gave."""
+        self.allocated -= buffer.end - buffer.address
+        buffer.free()
 
     def nearest(self, address: int) -> Buffer | None:
         """The last buffer that begins at or before `address`, or the first one."""

@@ -131,3 +131,24 @@ def test_a_loop_that_looks_at_memory_for_ever_is_diagnosed(check: bool, period: 
 def test_so_it_is_under_every_schedule(schedule: Any) -> None:
     program, flag = parse(LOOKING), np.zeros(1, np.int32)
     assert rule_of(program, 2, [flag, 3], schedule=schedule) == "loop.endless"
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("count", [(1 << 63) - 1, 100_000_000_000, 1 << 28])
+def test_memory_is_not_exhausted_without_a_word(count: int, check: bool) -> None:
+    text = f"""tile kernel @k() {{
+  %a = alloca {{num_elem = {count}, alignment = 4}} : tile<ptr<f32>>
+  %b = alloca {{num_elem = 1, alignment = 4}} : tile<ptr<f32>>
+  return
+}}
+"""
+    assert rule_of(parse(text), 1, [], check=check) == "alloca.memory"
+
+
+def test_memory_of_blocks_that_have_ended_counts_no_more() -> None:
+    text = """tile kernel @k() {
+  %a = alloca {num_elem = 16777216, alignment = 4} : tile<ptr<f32>>
+  return
+}
+"""
+    interpret(parse(text), 20, [])
