@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 from reftile.conformance.backend import Diagnosed, Unsupported
@@ -18,6 +19,7 @@ from reftile.conformance.tileiras.compiler import (
     tileiras_version,
     to_bytecode,
 )
+from reftile.conformance.tileiras.fuzz import fuzz_bytecodes
 from reftile.conformance.tileiras.litmus import litmus_bytecodes
 
 SUITES = ("ops", "kernels", "litmus")
@@ -34,11 +36,13 @@ def build(
     target: Target | None = None,
     seed: int = 0,
     jobs: int = 0,
+    fuzz: int = 0,
     progress: Progress | None = None,
 ) -> Bundle:
     """Compile what the suites need and write the bundle; what an older one holds is kept.
 
-    jobs: programs compiled at once; 0 for one on each core. Stopped halfway, the bundle holds what
+    jobs: programs compiled at once; 0 for one on each core. fuzz: seeds of the fuzzer whose
+    programs are compiled too, from 0. Stopped halfway, the bundle holds what
     was done.
     """
     target = target or Target()
@@ -47,7 +51,8 @@ def build(
         old = read_bundle(path)
         if (old.target, old.tileiras) == (bundle.target, bundle.tileiras):
             bundle = old
-    wanted = list(_missing(bundle, suites, budget, filter, seed))
+    codes = chain(bytecodes(suites, budget, filter, seed), fuzz_bytecodes(0, fuzz))
+    wanted = list(_missing(bundle, codes))
     done = 0
     try:
         with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
@@ -64,11 +69,9 @@ def build(
     return bundle
 
 
-def _missing(
-    bundle: Bundle, suites: Iterable[str], budget: Budget, filter: str, seed: int
-) -> Iterator[bytes]:
+def _missing(bundle: Bundle, codes: Iterable[bytes]) -> Iterator[bytes]:
     seen: set[bytes] = set()
-    for code in bytecodes(suites, budget, filter, seed):
+    for code in codes:
         if code not in seen and bundle.find(code) is None:
             seen.add(code)
             yield code
