@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -254,7 +255,9 @@ def main() -> None:
     options = parser.parse_args()
     rows = measure_all(options.rounds)
     if options.json:
-        machine = f"{platform.machine()}, Python {platform.python_version()}"
+        cores, load = os.cpu_count(), os.getloadavg()[0]
+        python = f"{platform.machine()}, Python {platform.python_version()}"
+        machine = f"{python}, {cores} cores, load average {load:.1f}"
         options.json.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n")
 
 
