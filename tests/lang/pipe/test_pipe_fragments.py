@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reftile import pipe
+from reftile import ReftileError, pipe
 from reftile.pipe import Constant, float16, float32
 from tests.interp.pipe.pipe_kernels import SCHEDULES
 from tests.lang.pipe.pipe_python import TARGETS, example, run_on_machine
@@ -256,3 +256,53 @@ def test_an_array_is_read_and_written_in_the_order_of_the_text(options: dict[str
     c = np.zeros((100, 64), np.float32)
     in_place(c, **options)
     assert np.all(c == 2)
+
+
+@pipe.kernel
+def grouped(a, b, bias, c, threads: Constant[int]):
+    """Two products of a block of tiles each, through shared memory between: warpgroups meet."""
+    with pipe.Kernel(2, threads=threads) as block:
+        a_shared = pipe.alloc_shared((128, 64), float16)
+        b_shared = pipe.alloc_shared((64, 64), float16)
+        between = pipe.alloc_shared((128, 64), float16)
+        total = pipe.alloc_fragment((128, 64), float32)
+        sums = pipe.alloc_fragment((128,), float32)
+        row = pipe.alloc_fragment((64,), float32, replicated=True)
+        pipe.copy(bias[0], row)
+        for tile in range(block, 4, 2):
+            pipe.clear(total)
+            for step in pipe.Pipelined(pipe.ceildiv(a.shape[1], 64), num_stages=2):
+                pipe.copy(a[tile * 128, step * 64], a_shared)
+                pipe.copy(b[step * 64, 0], b_shared)
+                pipe.gemm(a_shared, b_shared, total)
+            pipe.reduce_max(total, sums, dim=1)
+            for i, j in pipe.Parallel(128, 64):
+                total[i, j] = total[i, j] - sums[i] + row[j] + pipe.where(i == j, 1.0, 0.0)
+            pipe.copy(total, between)
+            pipe.copy(between, c[tile * 128, 0])
+
+
+@pytest.mark.parametrize("options", SCHEDULES)
+@pytest.mark.parametrize("threads", [128, 256])
+def test_warpgroups_meet_where_memory_is_shared(threads: int, options: dict[str, Any]) -> None:
+    a, b, bias = data(512, 192), data(192, 64, seed=1), data(64, seed=2)
+    c = np.full((512, 64), np.nan, F16)
+    grouped(a, b, bias, c, threads, **options)
+    product = a.astype(float) @ b.astype(float)
+    ones = np.tile(np.eye(128, 64), (4, 1))
+    wanted = product - product.max(1, keepdims=True) + bias.astype(float) + ones
+    assert np.all(np.abs(c - wanted) <= 2.0**-10 * np.abs(wanted) + 2.0**-10)
+
+
+def test_rows_of_warpgroups_are_not_combined() -> None:
+    @pipe.kernel
+    def kernel(c):
+        with pipe.Kernel(1, threads=256):
+            held = pipe.alloc_fragment((128, 64), float32)
+            sums = pipe.alloc_fragment((64,), float32)
+            pipe.clear(held)
+            pipe.reduce_sum(held, sums, dim=0)
+            pipe.copy(sums, c[0])
+
+    with pytest.raises(ReftileError, match="rows are dealt out to several warpgroups"):
+        kernel.specialise(np.zeros(64, np.float32))

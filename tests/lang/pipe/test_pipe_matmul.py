@@ -109,3 +109,38 @@ def test_it_takes_as_many_lines_as_elsewhere() -> None:
     with open(source, encoding="utf-8") as file:
         lines = file.read().split("with pipe.Kernel")[1].splitlines()
     assert len([line for line in lines if line.strip()]) == 10
+
+
+# Several warpgroups
+
+WARPGROUPS = ((128, 64, 32, 2, 256), (128, 128, 64, 3, 256), (192, 64, 32, 1, 384))
+
+
+@pytest.mark.parametrize("tile", WARPGROUPS)
+def test_warpgroups_share_the_rows(tile: tuple[int, ...]) -> None:
+    for size in ((200, 136, 152), (64, 8, 8)):
+        a, b, c = operands(*size)
+        wanted, bound = product_bound(a, b, c.dtype)
+        bits: set[bytes] = set()
+        for options in SCHEDULES:
+            c[:] = np.nan
+            matmul("sm_90a")(a, b, c, *tile, **options)
+            assert np.all(np.abs(c.astype(float) - wanted) <= bound), (size, options)
+            bits.add(c.tobytes())
+        assert len(bits) == 1
+
+
+@pytest.mark.parametrize("tile", WARPGROUPS)
+def test_warpgroups_share_the_rows_in_ptx(tile: tuple[int, ...]) -> None:
+    a, b, c = operands(200, 136, 152)
+    wanted, bound = product_bound(a, b, c.dtype)
+    run_on_machine(matmul("sm_90a"), a, b, c, *tile, seed=2)
+    assert np.all(np.abs(c.astype(float) - wanted) <= bound)
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="needs ptxas")
+def test_wide_tiles_of_two_warpgroups_do_not_spill() -> None:
+    found = matmul("sm_90a").specialise(*operands(128, 256, 64), 128, 256, 64, 4, 256)
+    _, report = assemble(lowered(found.kernel).ptx, "sm_90a")
+    assert (report.spill_bytes, report.remarks) == (0, ())
+    assert report.registers <= 168
