@@ -25,6 +25,7 @@ from tests.lower.on_machine import EXAMPLES, launch
 CASES: dict[str, tuple[Case, tuple[int, ...]]] = {
     "gemm_sm90": (Product("gemm_sm90", 130, 264, 136, 0), (2,)),
     "gemm_nn_sm90": (Product("gemm_nn_sm90", 130, 72, 136, 1), (2,)),
+    "gemm_cut_sm90": (Product("gemm_cut_sm90", 130, 72, 136, 6), (8,)),
     "attention_sm90": (Attention("attention_sm90", 2, 1, 70, 90, 20, 2), (1,)),
     "attention_short_sm90": (Attention("attention_short_sm90", 1, 1, 70, 90, 90, 3), (1,)),
     "attention_d64_sm90": (Attention("attention_d64_sm90", 1, 1, 70, 90, 20, 4), (1,)),
@@ -88,7 +89,7 @@ def test_every_example_is_here() -> None:
     assert names == {*CASES, *OTHERS}
 
 
-@pytest.mark.parametrize("name", ["gemm_sm90", "gemm_nn_sm90", "gemm_sm80"])
+@pytest.mark.parametrize("name", ["gemm_sm90", "gemm_nn_sm90", "gemm_cut_sm90", "gemm_sm80"])
 def test_products_agree_bit_by_bit_at_every_level(name: str) -> None:
     found = levels(name)
     first = found["pipe"]
