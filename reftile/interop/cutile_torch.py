@@ -55,7 +55,7 @@ def _make_mode(torch: Any, driver: HostDriver) -> object:
         return value
 
     class CudaOnCpu(overrides.TorchFunctionMode):
-        """Replaces the device among the arguments of a function."""
+        """Replaces the device among the arguments, and does what torch's CPU lacks."""
 
         def __torch_function__(
             self,
@@ -74,6 +74,11 @@ def _make_mode(torch: Any, driver: HostDriver) -> object:
                 )
             if "device" in named:
                 named["device"] = on_cpu(named["device"])
+            if func in (torch.abs, torch.Tensor.abs) and args[0].dtype is torch.bool:
+                return args[0].clone()
+            if func is torch.mm and named.get("out_dtype") is not None:
+                wide = named.pop("out_dtype")
+                return func(*(tensor.to(wide) for tensor in args), **named)
             return func(*map(on_cpu, args), **named)
 
     return CudaOnCpu()

@@ -16,6 +16,7 @@ import pytest
 from reftile.interop import cutile, cutile_hooks
 from reftile.interop.cutile_assumptions import unit_stride_promises, withdraw
 from reftile.interop.cutile_judge import distance, unit_names
+from reftile.interop.cutile_torch import cuda_on_cpu
 from reftile.ir.diagnostics import ReftileError
 from reftile.ir.parse import parse
 
@@ -256,6 +257,57 @@ def test_what_is_no_kernel_is_named() -> None:
     with pytest.raises(ReftileError) as raised:
         cutile.run(floats, 1, ())
     assert raised.value.diagnosis.rule == "launch.kernel"
+
+
+# torch on the CPU
+
+
+def test_torch_gets_the_cpu_for_the_gpu_until_the_context_ends() -> None:
+    torch: Any = pytest.importorskip("torch")
+    before = torch.cuda.current_stream, torch.cuda.is_available()
+    with cutile.on_host() as host, cuda_on_cpu(host.driver):
+        assert torch.cuda.is_available()
+        assert torch.zeros(2, device="cuda:0").device.type == "cpu"
+        assert torch.zeros(2).to("cuda").cuda().device.type == "cpu"
+        assert torch.abs(torch.tensor([True, False])).tolist() == [True, False]
+        a = torch.ones(2, 2, dtype=torch.float16)
+        assert torch.mm(a, a, out_dtype=torch.float32).dtype is torch.float32
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        end.record()
+        assert start.elapsed_time(end) >= 0
+    assert (torch.cuda.current_stream, torch.cuda.is_available()) == before
+
+
+def test_a_graph_records_launches() -> None:
+    torch: Any = pytest.importorskip("torch")
+    with cutile.on_host() as host, cuda_on_cpu(host.driver):
+        a, b = torch.ones(64, device="cuda"), torch.zeros(64, device="cuda")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            ct.launch(torch.cuda.current_stream(), (2,), double, (a, b, 32))
+            with pytest.raises(RuntimeError, match="only launches"):
+                torch.ones(2)
+        assert b.sum() == 0
+        a.fill_(3)
+        graph.replay()
+        assert b.sum() == 6 * 64
+
+
+def test_tuning_measures_on_the_host() -> None:
+    torch: Any = pytest.importorskip("torch")
+    tune: Any = pytest.importorskip("cuda.tile.tune")
+    with cutile.on_host() as host, cuda_on_cpu(host.driver):
+        a, b = torch.ones(64, device="cuda"), torch.zeros(64, device="cuda")
+        found = tune.exhaustive_search(
+            [32, 64],
+            torch.cuda.current_stream(),
+            grid_fn=lambda tile: (64 // tile,),
+            kernel=double,
+            args_fn=lambda tile: (a, b, tile),
+        )
+    assert found.best.config in (32, 64)
+    assert b.sum() == 128
 
 
 # The judge of equal bits
