@@ -142,7 +142,7 @@ def emit_elementwise(writer: Writer, op: Op) -> None:
     if row is None or is_pairs(result) != row.pair:
         raise writer.unsupported(result, f"`{op.name}` on these types")
     ports = [p.name for p in op.definition.operands]
-    operands = [writer.elements(v) for v in op.operands]
+    operands = [_each(writer, v, row.pair) for v in op.operands]
     targets = writer.result(result)
     template = row.text
     temporary = [t for t in _TEMPORARIES if f"{{{t}}}" in template]
@@ -158,6 +158,19 @@ def emit_elementwise(writer: Writer, op: Op) -> None:
                 fixed[port] = elements[i]
         fixed["result"] = target
         writer.line(template.format_map(fixed))
+
+
+def _each(writer: Writer, value: Value, pair: bool) -> list[str]:
+    """The elements of an operand, one by one: pairs are taken apart unless the row takes them."""
+    found = writer.elements(value)
+    if pair or not isinstance(value.type, TileType) or not is_pairs(value):
+        return found
+    halves: list[str] = []
+    for unit in found:
+        low, high = (writer.register("b16", name) for name in ("low", "high"))
+        writer.line(f"mov.b32 {{{low}, {high}}}, {unit};")
+        halves += (low, high)
+    return halves
 
 
 _TEMPORARIES = ("a_pred", "b_pred", "a_b32", "b_b32", "a_f32", "b_f32")
