@@ -4,9 +4,10 @@
 
 Three workloads: 256^3 f32 matmul in 64x64x32 tiles, softmax of 1024x1024 by rows, addition of 1 M
 elements. In every round each of the batched path (no checks), the checked path (every check on) and
-Triton's interpreter, which has a process of its own, runs a workload for at least 0.1 s; its time
-is the mean of these launches, in wall time and in processor time of all its threads. Printed are
-the medians of the rounds, and of the ratios that each round gave, with the least and the greatest.
+Triton's interpreter, which has a process of its own, runs a workload for at least 0.1 s. Printed
+are the least wall times of a launch in all rounds and their ratio, which other work on the machine
+disturbs least; the ratio of the least processor times (of all threads); and the median of the
+ratios of mean wall times that the rounds gave.
 Without Triton and torch the ratios are left out, and the script says so.
 """
 
@@ -23,6 +24,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 from timing import Seconds, measure
@@ -189,12 +191,12 @@ def summary(values: Sequence[float]) -> dict[str, float]:
     return {"median": median(values), "least": min(values), "greatest": max(values)}
 
 
-def measure_all(rounds: int) -> list[dict[str, object]]:
+def measure_all(rounds: int) -> list[dict[str, Any]]:
     """A row of figures for each workload; seconds of a launch, and ratios of Triton's to them."""
     triton = Triton() if find_spec("triton") and find_spec("torch") else None
     if triton is None:
         print("triton and torch are not installed: no ratios")
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     for name, workload in workloads().items():
         runs = {"batched": prepare(workload, False), "checked": prepare(workload, True)}
         found: dict[str, list[Seconds]] = {"batched": [], "checked": [], "triton": []}
@@ -210,38 +212,37 @@ def measure_all(rounds: int) -> list[dict[str, object]]:
     return rows
 
 
-def row(name: str, found: dict[str, list[Seconds]]) -> dict[str, object]:
+def row(name: str, found: dict[str, list[Seconds]]) -> dict[str, Any]:
     """The figures of one workload."""
-    made: dict[str, object] = {"workload": name, "rounds": len(found["batched"])}
+    made: dict[str, Any] = {"workload": name, "rounds": len(found["batched"])}
     for path, times in found.items():
         if times:
             made[f"{path}_s"] = summary([t.wall for t in times])
             made[f"{path}_cpu_s"] = summary([t.cpu for t in times])
+            made[f"{path}_best_s"] = min(t.best_wall for t in times)
+            made[f"{path}_best_cpu_s"] = min(t.best_cpu for t in times)
     for path in ("batched", "checked"):
         pairs = list(zip(found["triton"], found[path], strict=False))
         if pairs:
             made[f"{path}_ratio"] = summary([t.wall / ours.wall for t, ours in pairs])
             made[f"{path}_cpu_ratio"] = summary([t.cpu / ours.cpu for t, ours in pairs])
+            for what in ("best_s", "best_cpu_s"):
+                ratio = made[f"triton_{what}"] / made[f"{path}_{what}"]
+                made[f"{path}_{what[:-2]}_ratio"] = ratio
     return made
 
 
-def line(made: dict[str, object]) -> str:
+def line(made: dict[str, Any]) -> str:
     """A row as text."""
-
-    def of(key: str, part: str = "median") -> float:
-        figures = made[key]
-        assert isinstance(figures, dict)
-        return figures[part]
-
     text = f"{made['workload']:18}"
     for path in ("batched", "checked"):
-        text += f" {path} {of(f'{path}_s') * 1e3:7.2f} ms"
+        text += f" {path} {made[f'{path}_best_s'] * 1e3:7.2f} ms"
         if f"{path}_ratio" in made:
-            key = f"{path}_ratio"
-            text += f" {of(key):5.0f}x [{of(key, 'least'):.0f}, {of(key, 'greatest'):.0f}]"
-            text += f" cpu {of(f'{path}_cpu_ratio'):.0f}x"
-    if "triton_s" in made:
-        text += f" triton {of('triton_s') * 1e3:7.1f} ms"
+            text += f" {made[f'{path}_best_ratio']:4.0f}x"
+            text += f" (cpu {made[f'{path}_best_cpu_ratio']:.0f}x,"
+            text += f" rounds {made[f'{path}_ratio']['median']:.0f}x)"
+    if "triton_best_s" in made:
+        text += f" triton {made['triton_best_s'] * 1e3:7.1f} ms"
     return text
 
 

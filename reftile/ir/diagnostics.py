@@ -108,7 +108,11 @@ class Diagnosis:
     data: dict[str, object] = field(default_factory=dict[str, object], compare=False)
 
     def __str__(self) -> str:
-        lines = [f"{self.severity}[{self.rule}]: {self.message}", *_excerpt(self.span)]
+        message = self.message
+        if len(message) > LONGEST_MESSAGE:
+            half = LONGEST_MESSAGE // 2
+            message = f"{message[:half]} ... {message[-half:]}"
+        lines = [f"{self.severity}[{self.rule}]: {message}", *_excerpt(self.span)]
         width = _gutter_width(self.span)
         if self.hint:
             lines.append(f"{' ' * width} = hint: {self.hint}")
@@ -142,6 +146,23 @@ def _gutter_width(span: Span) -> int:
     return len(str(span.line)) if span.source.text else 1
 
 
+LONGEST_EXCERPT = 200
+LONGEST_MESSAGE = 1000
+"""Characters of a source line, and of a message, that are printed at most."""
+
+
+def _clipped(text: str, at: int, length: int) -> tuple[str, int, int]:
+    """A part of a long line around `length` characters from `at` on, and where they are in it."""
+    if len(text) <= LONGEST_EXCERPT:
+        return text, at, length
+    first = max(0, min(at - LONGEST_EXCERPT // 4, len(text) - LONGEST_EXCERPT))
+    part = text[first : first + LONGEST_EXCERPT]
+    head = "..." if first else ""
+    tail = "..." if first + LONGEST_EXCERPT < len(text) else ""
+    at += len(head) - first
+    return f"{head}{part}{tail}", at, min(length, len(head) + len(part) - at)
+
+
 def _excerpt(span: Span) -> list[str]:
     """The arrow line, the source line and the caret line of a span."""
     if not span.source.text:
@@ -149,9 +170,11 @@ def _excerpt(span: Span) -> list[str]:
     line, column = span.source.position(span.start)
     text = span.source.line(line)
     gutter, bar = str(line), " " * len(str(line))
-    length = max(1, min(span.end - span.start, len(text) - column + 1))
+    at = column - 1
+    length = max(1, min(span.end - span.start, len(text) - at))
+    text, at, length = _clipped(text, at, length)
     # Tabs are kept in the caret line so that it lines up whatever their width.
-    indent = "".join("\t" if c == "\t" else " " for c in text[: column - 1])
+    indent = "".join("\t" if c == "\t" else " " for c in text[:at])
     return [
         f"{bar}--> {span.source.name}:{line}:{column}",
         f"{gutter} | {text}",

@@ -87,6 +87,14 @@ def test_page_stands_alone_and_escapes(results: Results, tmp_path: Path) -> None
     assert "<th>addf</th>" in page
 
 
+def test_the_page_has_a_section_for_each_backend() -> None:
+    pattern = r"^ops/addf/f32/shape"
+    runs = [run_suites(name, ["ops"], "wimpy", pattern) for name in ("interp", "batched")]
+    page = render_html(runs)
+    assert [part.split("</h2>")[0] for part in page.split("<h2>")[1:]] == ["interp", "batched"]
+    assert page.count("<th>addf</th>") == 2
+
+
 def run_text(text: str, kernel: str, grid: list[int], values: list[object]) -> str:
     """What a foreign implementation provides: here, the interpreter again."""
     try:
