@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import cast
 
 import numpy as np
 
+from reftile.interp.atomics import combine
 from reftile.interp.memory import Buffer, Memory, memory_dtype
 from reftile.interp.model.events import Access, Edge, Kind, Location, Op, Order, Scope
 from reftile.interp.model.places import Place, Spot, pointed, viewed
@@ -18,6 +20,7 @@ from reftile.interp.model.symbolic import (
     expressions,
     refuse,
     settled,
+    signed,
     wrapped,
 )
 from reftile.interp.model.values import (
@@ -32,11 +35,12 @@ from reftile.interp.model.values import (
     binary,
     both,
 )
+from reftile.interp.values import Array
 from reftile.interp.views import TileView, padding_value
 from reftile.ir import ops
 from reftile.ir.core import Op as Operation
 from reftile.ir.dtypes import DType
-from reftile.ir.numbers import encode
+from reftile.ir.numbers import decode, encode
 from reftile.ir.types import PointerType, TileType
 
 Token = tuple[Edge, ...]
@@ -231,6 +235,7 @@ class BlockMemory:
             place.fault or _place_name(place.buffer, buffer, place.offset, size),
             element,
             bool(place.fault),
+            _combination(request.modify, request.dtype),
         )
 
     def _list(self, request: Request, accesses: list[Access], name: str) -> str:
@@ -336,9 +341,24 @@ def _pointee(type: object) -> tuple[DType, tuple[int, ...]]:
 
 
 def _mode(op: ops.AtomicRmwTko | ops.AtomicRedViewTko) -> Modify:
-    if op.mode not in MODIFY:
-        raise refuse(op, f"with `{op.mode}` is not modelled: and, or, xor, add, max, min, xchg are")
     return cast(Modify, op.mode)
+
+
+@cache
+def _combination(mode: str, dtype: DType) -> Callable[[int, int], int] | None:
+    """What a read-modify-write stores, for the modes that depend on the type."""
+    if mode in MODIFY:
+        return None
+    mask = (1 << bits_of(dtype)) - 1
+
+    def array(number: int) -> Array:
+        return decode(np.array([number & mask], dtype.storage), dtype)
+
+    def combined(old: int, argument: int) -> int:
+        result = combine(mode, array(old), array(argument), dtype)
+        return signed(int(np.asarray(encode(result, dtype))[0]), bits_of(dtype))
+
+    return combined
 
 
 def _data(value: object) -> Data:

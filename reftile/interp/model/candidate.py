@@ -27,7 +27,7 @@ def stored_value(unit: Unit, old: Value, registers: dict[str, Value]) -> Value:
     if access.kind == "rmw" and access.modify != "xchg" and new is not UNKNOWN:
         if isinstance(old, Special) or isinstance(new, Special):
             return UNINIT
-        new = COMBINE[access.modify](old, new)
+        new = (access.combine or COMBINE[access.modify])(old, new)
     return new if isinstance(new, Special) else wrap(new, access.location.size)
 
 

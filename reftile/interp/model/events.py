@@ -19,7 +19,7 @@ changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -64,6 +64,7 @@ class Access:
     name: how messages write the place, such as `x[3]`.
     element: its number in the tile; accesses to the alternatives of one address share it.
     is_fault: the access lies outside its buffer; that it happens is a problem to report.
+    combine: what a read-modify-write stores, where that depends on the type of the element.
     """
 
     kind: Kind
@@ -77,6 +78,7 @@ class Access:
     name: str = ""
     element: int = 0
     is_fault: bool = False
+    combine: Callable[[int, int], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

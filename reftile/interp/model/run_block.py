@@ -189,6 +189,8 @@ class BlockRun:
         type = op.operands[0].type
         assert isinstance(type, TileType)
         bits, is_unsigned = type.dtype.bits, bool(op.attributes.get("unsigned_cmp"))
+        if isinstance(self.env[op.operands[1]], Symbolic) and not is_unsigned:
+            return self._for_unknown(op, guard)
         bounds = [
             known_scalar(op, self.env[v], f"`{what}` of `for`")
             for v, what in zip(op.operands[:3], ("lower", "upper", "step"), strict=True)
@@ -213,6 +215,36 @@ class BlockRun:
                 break
         self.env.update(zip(op.results, carried, strict=True))
         return guard, left
+
+    def _for_unknown(self, op: Operation, guard: Expr) -> tuple[Expr, list[Leaving]]:
+        """A `for` up to a loaded bound: followed for `unroll` iterations."""
+        type = op.operands[0].type
+        assert isinstance(type, TileType)
+        at, step = (known_scalar(op, self.env[op.operands[i]], "`for`") for i in (0, 2))
+        if step <= 0:
+            raise fail("for.step", f"`step` must be positive, found {step}", op.span)
+        upper = expressions(self.env[op.operands[1]], type.dtype).reshape(-1)[0]
+        carried = [self.env[v] for v in op.operands[3:]]
+        ends: list[Leaving] = []
+        left: list[Leaving] = []
+        entry, count = guard, 0
+        while True:
+            goes_on = binary("<", Const(at), upper)
+            ends.append(Leaving("end", both(guard, negate(goes_on)), carried))
+            guard = both(guard, goes_on)
+            if guard == FALSE or count == self.unroll:
+                break
+            count += 1
+            counter = Tile(np.array(at, np.int64).astype(type.dtype.carrier))
+            leavings = self._region(op.regions[0].block, (counter, *carried), guard)
+            left += [leaving for leaving in leavings if leaving.kind != "continue"]
+            guard, carried = self._next(guard, leavings, carried, op.results)
+            at += step
+        if guard != FALSE:
+            self.cuts.append(Cut(guard, op.span, count))
+        after, values = self._either(ends, op.results)
+        self.env.update(zip(op.results, values, strict=True))
+        return (entry if guard == FALSE and not left else after), left
 
     def _next(
         self, guard: Expr, leavings: list[Leaving], carried: list[Any], names: Sequence[Name]

@@ -12,6 +12,7 @@ from reftile.interp.model.values import (
     MODIFY,
     TRUE,
     Bin,
+    Call,
     Const,
     Expr,
     IsUninit,
@@ -19,9 +20,14 @@ from reftile.interp.model.values import (
     Reg,
     Select,
 )
+from reftile.ir.diagnostics import ReftileError, fail
 
 Formula = Any
 """A formula of the solver, or True or False."""
+
+
+def _beyond(what: str) -> ReftileError:
+    return fail("explore.smt", f"{what} is not written for the solver: explore without --smt")
 
 
 class Logic:
@@ -180,6 +186,8 @@ class Values:
                 return Term(bits, poison, known)
             case Bin(op, lhs, rhs):
                 return self._binary(op, self.term(lhs), self.term(rhs))
+            case Call(name):
+                raise _beyond(f"`{name}` of a loaded value")
             case _:
                 assert_never(expr)
 
@@ -265,6 +273,8 @@ class Values:
         new = self.term(access.value or FALSE)
         if access.kind != "rmw" or access.modify == "xchg":
             return new
+        if access.combine is not None:
+            raise _beyond(f"a read-modify-write with `{access.modify}`")
         old, z3 = self.read(unit), logic.z3
         x, y = old.bits, new.bits
         bits = {

@@ -3,14 +3,16 @@
 A tile of a kernel is a `Tile` as long as its elements are known, else a `Symbolic`: one expression
 for each element, which stands for the element's *bits* as a signed number of the element's width
 (an i1 is 0 or 1, a pointer its address). Whatever is computed from known tiles alone is computed by
-the interpreter. On others there are moves of elements, which act on any type, and integer
-arithmetic; floating-point arithmetic is refused.
+the interpreter. On others there are moves of elements, which act on any type, integer arithmetic as
+expressions, and every other operation on single elements, and reductions, as calls of the
+interpreter. What mixes elements otherwise (products, scans, sorting) is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,10 +23,13 @@ from reftile.interp.model.values import (
     FALSE,
     POISON,
     TRUE,
+    UNINIT,
     BinaryOp,
+    Call,
     Const,
     Expr,
     Poison,
+    Value,
     binary,
     select,
 )
@@ -229,9 +234,13 @@ def compute(op: Op, operands: Sequence[Data], run_region: RunRegion) -> list[Dat
         return [_move(op, operands)]
     if op.name in ELEMENTWISE:
         return [_elementwise(op, operands)]
-    if op.name == "reduce" and len(op.results) == 1:
-        return [_reduce(op, operands[0])]
-    raise refuse(op, "takes values that were loaded, and the explorer only moves and adds integers")
+    if op.name == "reduce":
+        if len(op.results) == 1 and tile_type(op).dtype.is_int:
+            return [_reduce(op, operands[0])]
+        return _reduce_as_one(op, operands, run_region)
+    if op.definition.poison == "elementwise" and has_meaning(op) and not op.regions:
+        return _called(op, operands)
+    raise refuse(op, "takes values that were loaded, and the explorer computes element by element")
 
 
 def refuse(op: Op, why: str) -> ReftileError:
@@ -285,6 +294,94 @@ def _elementwise(op: Op, operands: Sequence[Data]) -> Data:
     found: Elements = np.empty(flat[0].size, np.object_)
     found[:] = [element(op, [a[i] for a in flat], bits) for i in range(flat[0].size)]
     return settled(found.reshape(arrays[0].shape), memory_dtype(tile_type(op).element))
+
+
+def _called(op: Op, operands: Sequence[Data]) -> list[Data]:
+    """Any other operation that works element by element: a function of the operands' elements."""
+    arrays = [expressions(data, _dtype(op, i)).reshape(-1) for i, data in enumerate(operands)]
+    found: list[Data] = []
+    for index in range(len(op.results)):
+        type = tile_type(op, index)
+        function = _element_function(op, index)
+        elements: Elements = np.empty(type.size, np.object_)
+        elements[:] = [
+            _call(op.name, function, tuple(a[i] for a in arrays)) for i in range(type.size)
+        ]
+        found.append(settled(elements.reshape(type.shape), memory_dtype(type.element)))
+    return found
+
+
+def _call(name: str, function: Callable[..., Value], args: tuple[Expr, ...]) -> Expr:
+    """A call, computed at once where the operands are known."""
+    if any(isinstance(arg, Poison) for arg in args):
+        return POISON
+    known = [arg.value for arg in args if isinstance(arg, Const)]
+    if len(known) < len(args):
+        return Call(name, function, args)
+    value = function(*known)
+    return Const(value) if isinstance(value, int) else POISON
+
+
+def _element_function(op: Op, result: int) -> Callable[..., Value]:
+    """One element of a result, as a number, from numbers that stand for the operands' elements."""
+    dtypes = [_dtype(op, i) for i in range(len(op.operands))]
+    shape = (1,) * len(tile_type(op, result).shape)
+
+    @cache
+    def element(*numbers: int) -> Value:
+        tiles = [Tile(_array([n], t).reshape(shape)) for n, t in zip(numbers, dtypes, strict=True)]
+        return _number_of(evaluate(op, tiles)[result], op, result, 0)
+
+    return element
+
+
+def _array(numbers: Sequence[int], dtype: DType) -> Any:
+    mask = (1 << 8 * dtype.storage.itemsize) - 1
+    return decode(np.array([n & mask for n in numbers], dtype.storage), dtype)
+
+
+def _number_of(tile: Tile, op: Op, result: int, at: int) -> Value:
+    if tile.poison is not None and np.broadcast_to(tile.poison, tile.data.shape).reshape(-1)[at]:
+        return UNINIT
+    dtype = memory_dtype(tile_type(op, result).element)
+    code = int(np.asarray(encode(tile.data.reshape(-1)[at : at + 1], dtype))[0])
+    return signed(code, bits_of(dtype))
+
+
+def _reduce_as_one(op: Op, operands: Sequence[Data], run_region: RunRegion) -> list[Data]:
+    """A reduction of floats, or of several values: each result is a function of its whole slice."""
+    axis = op.attributes["axis"]
+    assert isinstance(axis, int)
+    dtypes = [_dtype(op, i) for i in range(len(operands))]
+    slices = [
+        np.moveaxis(expressions(data, dtype), axis, 0)
+        for data, dtype in zip(operands, dtypes, strict=True)
+    ]
+    length, shape = slices[0].shape[0], slices[0].shape
+    flat = [s.reshape(length, -1) for s in slices]
+
+    def function(result: int) -> Callable[..., Value]:
+        @cache
+        def reduced(*numbers: int) -> Value:
+            tiles: list[Tile] = []
+            for i, dtype in enumerate(dtypes):
+                column = _array(numbers[i * length : (i + 1) * length], dtype)
+                whole = np.broadcast_to(column.reshape(-1, *(1,) * (len(shape) - 1)), shape)
+                tiles.append(Tile(np.ascontiguousarray(np.moveaxis(whole, 0, axis))))
+            return _number_of(evaluate(op, tiles, run_region)[result], op, result, 0)
+
+        return reduced
+
+    found: list[Data] = []
+    for result in range(len(op.results)):
+        type, reduced = tile_type(op, result), function(result)
+        elements: Elements = np.empty(flat[0].shape[1], np.object_)
+        elements[:] = [
+            _call(op.name, reduced, tuple(e for f in flat for e in f[:, column]))
+            for column in range(flat[0].shape[1])
+        ]
+        found.append(settled(elements.reshape(type.shape), memory_dtype(type.element)))
+    return found
 
 
 def _reduce(op: Op, source: Data) -> Data:

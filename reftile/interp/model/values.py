@@ -70,7 +70,9 @@ def _mbarrier(old: int, change: int) -> int:
     return missing << _BYTES | total << _ARRIVALS | pending << _PENDING | phase
 
 
-Modify = Literal["add", "and", "or", "xor", "max", "min", "xchg", "mbarrier"]
+Modify = Literal[
+    "add", "and", "or", "xor", "max", "min", "xchg", "mbarrier", "addf", "umax", "umin"
+]
 MODIFY: Mapping[Modify, Callable[[int, int], int]] = {
     "add": lambda old, arg: old + arg,
     "and": lambda old, arg: old & arg,
@@ -82,7 +84,8 @@ MODIFY: Mapping[Modify, Callable[[int, int], int]] = {
 }
 """What a read-modify-write stores, from the value read and its operand."""
 COMBINE: Mapping[Modify, Callable[[int, int], int]] = {**MODIFY, "mbarrier": _mbarrier}
-"""With the counting of a barrier with phases, which only `pipe` kernels have."""
+"""With the counting of barriers with phases, which only `pipe` kernels have. For the other modes an
+access says what it stores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +150,22 @@ class Poison:
         return "poison"
 
 
-Expr = Const | Reg | Bin | IsUninit | Select | Poison
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What an operation of a kernel gives for these operands; poison if one of them is.
+
+    name: how messages write it. function: from the operands' numbers to the result's.
+    """
+
+    name: str
+    function: Callable[..., Value]
+    args: tuple[Expr, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.args))})"
+
+
+Expr = Const | Reg | Bin | IsUninit | Select | Poison | Call
 TRUE, FALSE = Const(1), Const(0)
 POISON = Poison()
 
@@ -208,6 +226,9 @@ def registers(expr: Expr) -> Iterator[str]:
             yield from registers(rhs)
         case IsUninit(arg):
             yield from registers(arg)
+        case Call(_, _, args):
+            for arg in args:
+                yield from registers(arg)
         case Select(condition, yes, no):
             yield from registers(condition)
             yield from registers(yes)
@@ -228,6 +249,9 @@ def constants(expr: Expr) -> Iterator[int]:
             yield from constants(rhs)
         case IsUninit(arg):
             yield from constants(arg)
+        case Call(_, _, args):
+            for arg in args:
+                yield from constants(arg)
         case Select(condition, yes, no):
             yield from constants(condition)
             yield from constants(yes)
@@ -266,6 +290,11 @@ def evaluate(expr: Expr, env: Mapping[str, Value]) -> Value:
             return evaluate(yes if chosen else no, env)
         case Poison():
             return UNINIT
+        case Call(_, function, args):
+            numbers = [evaluate(arg, env) for arg in args]
+            if UNKNOWN in numbers:
+                return UNKNOWN
+            return UNINIT if UNINIT in numbers else function(*numbers)
         case _:
             assert_never(expr)
 
