@@ -12,6 +12,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from reftile.cli.output import Output
+from reftile.ir.diagnostics import ReftileError
+from reftile.rt.cache import Cache
+from reftile.rt.devices import device_count, device_name, driver_version, target
+from reftile.rt.driver import bindings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,6 +50,8 @@ def examine() -> list[Ability]:
         _nvidia(),
         _amd(),
         _tool("ptxas", "nvidia-cuda-nvcc", "assembles PTX with no GPU", "reftile[ptxas]"),
+        _tool("nvdisasm", "nvidia-cuda-nvdisasm", "shows machine code", "reftile[ptxas]"),
+        _cache(),
         _package("SMT solver", "z3", "explores larger litmus tests", "reftile[smt]"),
         _package(
             "cuTile", "cuda.tile", "exports cuTile kernels to run them here", "reftile[tile-ir]"
@@ -85,6 +91,18 @@ def _tool(name: str, distribution: str, use: str, extra: str) -> Ability:
     return Ability(name, False, f"{distribution} is not installed: {use}", f"pip install {extra}")
 
 
+def _cache() -> Ability:
+    """Whether compiled kernels can be kept."""
+    cache = Cache()
+    entries = cache.entries()
+    detail = f"{cache.folder}: {len(entries)} entries, {sum(e.bytes for e in entries)} bytes"
+    parent = next(p for p in (cache.folder, *cache.folder.parents) if p.exists())
+    if parent.is_dir() and os.access(parent, os.W_OK):
+        return Ability("kernel cache", True, detail)
+    remedy = "REFTILE_CACHE names another folder"
+    return Ability("kernel cache", False, f"{parent} cannot be written to", remedy)
+
+
 def _nvidia() -> Ability:
     """Ask the driver itself; a binding that imports says nothing about a device."""
     library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
@@ -101,10 +119,15 @@ def _nvidia() -> Ability:
     release = f"CUDA {version.value // 1000}.{version.value % 1000 // 10}"
     if count.value == 0:
         return Ability("NVIDIA GPU", False, f"driver for {release}, but no device", "")
-    if find_spec("cuda") is None:
-        detail = f"{count.value} device(s), driver for {release}, but cuda-python is not installed"
-        return Ability("NVIDIA GPU", False, detail, "pip install reftile[cuda]")
-    return Ability("NVIDIA GPU", True, f"{count.value} device(s), driver for {release}")
+    try:
+        bindings()
+        names = [f"{device_name(i)} ({target(i)})" for i in range(device_count())]
+        detail = f"{', '.join(names)}, driver {driver_version()} for {release}"
+    except ReftileError as error:
+        found = error.diagnosis
+        detail = f"{count.value} device(s), driver for {release}, but {found.message}"
+        return Ability("NVIDIA GPU", False, detail, found.hint)
+    return Ability("NVIDIA GPU", True, f"{detail}: `--backend cuda` runs pipe kernels")
 
 
 def _amd() -> Ability:
@@ -129,6 +152,7 @@ def report(output: Output) -> None:
     abilities = examine()
 
     def render(console: Console) -> None:
+        from rich.markup import escape
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False, show_header=False)
@@ -137,7 +161,7 @@ def report(output: Output) -> None:
             detail = ability.detail + (
                 f"  ({ability.remedy})" if ability.remedy and not ability.available else ""
             )
-            table.add_row(mark, ability.name, detail)
+            table.add_row(mark, ability.name, escape(detail))
         console.print(table)
 
     output.result({"abilities": [a.to_json() for a in abilities]}, render)

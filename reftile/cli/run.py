@@ -1,8 +1,9 @@
-"""`reftile run`, `reftile check` and `reftile show`."""
+"""`reftile run` and `reftile check`."""
 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import reftile
+from reftile import BACKENDS, LaunchOptions
 from reftile.cli.inputs import (
     Arguments,
     bad,
@@ -24,7 +26,8 @@ from reftile.cli.inputs import (
     pick_kernel,
     split_name,
 )
-from reftile.cli.output import FOUND, STOPPED, Exit, Output, print_diagnosis
+from reftile.cli.output import FOUND, STOPPED, UNSUPPORTED, Exit, Output, print_diagnosis
+from reftile.interp.checked import Progress
 from reftile.interp.launch import Report, interpret
 from reftile.interp.schedule import Schedule
 from reftile.ir.core import Kernel, Module
@@ -157,7 +160,16 @@ def progress_bar(label: str) -> Generator[Callable[[int, int], None] | None]:
         raise Exit(STOPPED) from None
 
 
+_OF_MACHINE = tuple(
+    f"cuda.{name}" for name in "no_bindings no_driver no_device old_driver device busy".split()
+)
+"""What a machine lacks."""
+_OF_RUN = tuple(
+    f"cuda.{name}" for name in "illegal_address illegal_instruction launch_failed timeout".split()
+)
+"""What a kernel on a GPU did wrong."""
 _OF_INPUT = (
+    "cuda",
     "launch",
     "lang",
     "cli",
@@ -174,6 +186,8 @@ _OF_INPUT = (
 def is_finding(diagnosis: Diagnosis) -> bool:
     """True for what a running kernel did wrong, as opposed to input that cannot be run."""
     op, _, name = diagnosis.rule.partition(".")
+    if diagnosis.rule in _OF_RUN:
+        return True
     if op in _OF_INPUT:
         return False
     cls = OPS.get(op)
@@ -184,11 +198,13 @@ def run(output: Output, request: Request, backend: str | None, save: Path | None
     """Run once and show the arrays."""
     loaded = load(request)
     start = perf_counter()
-    options = _backend_options(backend, request.seed)
     try:
         with progress_bar(loaded.name) as progress:
-            report = loaded.launch(loaded.values, progress=progress, **options)
+            report = _launch(loaded, backend, request.seed, progress)
     except ReftileError as error:
+        if error.diagnosis.rule in _OF_MACHINE:
+            output.diagnoses(error)
+            raise Exit(UNSUPPORTED) from None
         if not is_finding(error.diagnosis):
             raise
         output.diagnoses(error)
@@ -218,12 +234,22 @@ def _save(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
         raise bad(f"{path}: {error.strerror or error}") from None
 
 
-def _backend_options(backend: str | None, seed: int) -> dict[str, Any]:
-    if backend in (None, "interp"):
-        return {"check": True, "seed": seed}
-    if backend == "batched":
-        return {"check": False, "seed": seed}
-    raise bad(f"there is no backend `{backend}` here", "interp and batched run everywhere")
+def _launch(loaded: Loaded, backend: str | None, seed: int, progress: Progress | None) -> Report:
+    """Run on a backend; the compiled ones check nothing, and may have to copy arrays."""
+    if backend in (None, "interp", "batched"):
+        check = backend != "batched"
+        return loaded.launch(loaded.values, progress=progress, check=check, seed=seed)
+    if backend not in BACKENDS.names:
+        known = ", ".join(("batched", *BACKENDS.names))
+        raise bad(f"there is no backend `{backend}` here", f"there are {known}")
+    kernel, values = loaded.kernel(loaded.values)
+    options = LaunchOptions(check=False, seed=seed)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        done: Any = BACKENDS.find(backend)(kernel, loaded.grid, values, options)
+    for warning in caught:
+        print(f"note: {warning.message}", file=sys.stderr)
+    return Report(done.blocks, 0, tuple(done.printed), "program", seed, False)
 
 
 def summarize(array: NDArray[Any]) -> dict[str, object]:

@@ -62,7 +62,7 @@ def check_level(kernel: Kernel) -> None:
     """
     if kernel.level == "pipe":
         return
-    hint = "no pass makes pipe kernels of tile kernels yet: run it on the interpreter"
+    hint = "no pass makes pipe kernels of tile kernels yet: run it on the backend interp or cpu"
     raise fail(
         "cuda.level",
         f"`{kernel.name}` is a {kernel.level} kernel, and CUDA runs pipe kernels",
