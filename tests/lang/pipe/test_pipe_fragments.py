@@ -51,6 +51,15 @@ def test_elementwise_work_follows_a_product(target: str, options: dict[str, Any]
     assert np.all(np.abs(c - wanted) <= 2.0**-11 * wanted + 2.0**-10)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_elementwise_work_follows_a_product_in_ptx(target: str) -> None:
+    a, b, bias = data(64, 96), data(96, 128, seed=1), data(128, seed=2)
+    c = np.full((64, 128), np.nan, F16)
+    run_on_machine(relu_product.for_target(target), a, b, bias, c)
+    wanted = np.maximum(a.astype(float) @ b.astype(float) + bias.astype(float), 0)
+    assert np.all(np.abs(c - wanted) <= 2.0**-11 * wanted + 2.0**-10)
+
+
 @pipe.kernel
 def persistent(a, b, c, tiles: Constant[int], stages: Constant[int]):
     """Blocks take several tiles each: a `Pipelined` inside a loop goes on where it stopped."""
@@ -166,6 +175,13 @@ def test_memory_is_used_again_when_it_is_free(target: str, options: dict[str, An
     assert np.array_equal(c, np.concatenate([2 * a, 3 * a], axis=1))
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_memory_is_used_again_in_ptx(target: str) -> None:
+    a, c = data(100, 64), np.full((100, 128), np.nan, F16)
+    run_on_machine(through_shared.for_target(target), a, c)
+    assert np.array_equal(c, np.concatenate([2 * a, 3 * a], axis=1))
+
+
 @pipe.kernel
 def chosen(a, c, doubled):
     """A branch at run time changes a fragment and a tile in shared memory."""
@@ -187,6 +203,14 @@ def chosen(a, c, doubled):
 def test_branches_change_what_they_say(target: str, doubled: int) -> None:
     a, c = data(64, 64), np.full((128, 64), np.nan, F16)
     chosen.for_target(target)(a, c, doubled, schedule="adversarial")
+    assert np.array_equal(c, np.concatenate([a * (1 + doubled)] * 2))
+
+
+@pytest.mark.parametrize("doubled", [0, 1])
+@pytest.mark.parametrize("target", TARGETS)
+def test_branches_change_what_they_say_in_ptx(target: str, doubled: int) -> None:
+    a, c = data(64, 64), np.full((128, 64), np.nan, F16)
+    run_on_machine(chosen.for_target(target), a, c, doubled)
     assert np.array_equal(c, np.concatenate([a * (1 + doubled)] * 2))
 
 
@@ -215,6 +239,15 @@ def test_reductions_along_rows() -> None:
     assert np.array_equal(c[:32], wide.min(1))
     assert np.array_equal(c[32:64], wide.max(1))
     assert np.array_equal(c[64:], wide.sum(1) + 1)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_reductions_along_rows_in_ptx(target: str) -> None:
+    a = np.arange(32 * 64, dtype=F16).reshape(32, 64) % 7
+    c = np.full(96, np.nan, np.float32)
+    run_on_machine(row_sums.for_target(target), a, c)
+    wide = a.astype(np.float32)
+    assert np.array_equal(c, np.concatenate([wide.min(1), wide.max(1), wide.sum(1) + 1]))
 
 
 def scaled(held, factor):
@@ -249,6 +282,13 @@ def in_place(c):
             for i, j in pipe.Parallel(32, 64):
                 held[i, j] += 1.0
             pipe.copy(held, c[x * 32, 0])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_array_is_read_and_written_in_ptx(target: str) -> None:
+    c = np.zeros((100, 64), np.float32)
+    run_on_machine(in_place.for_target(target), c)
+    assert np.all(c == 2)
 
 
 @pytest.mark.parametrize("options", SCHEDULES)
@@ -288,6 +328,17 @@ def test_warpgroups_meet_where_memory_is_shared(threads: int, options: dict[str,
     a, b, bias = data(512, 192), data(192, 64, seed=1), data(64, seed=2)
     c = np.full((512, 64), np.nan, F16)
     grouped(a, b, bias, c, threads, **options)
+    product = a.astype(float) @ b.astype(float)
+    ones = np.tile(np.eye(128, 64), (4, 1))
+    wanted = product - product.max(1, keepdims=True) + bias.astype(float) + ones
+    assert np.all(np.abs(c - wanted) <= 2.0**-10 * np.abs(wanted) + 2.0**-10)
+
+
+@pytest.mark.parametrize("threads", [128, 256])
+def test_warpgroups_meet_in_ptx(threads: int) -> None:
+    a, b, bias = data(512, 192), data(192, 64, seed=1), data(64, seed=2)
+    c = np.full((512, 64), np.nan, F16)
+    run_on_machine(grouped, a, b, bias, c, threads, seed=3)
     product = a.astype(float) @ b.astype(float)
     ones = np.tile(np.eye(128, 64), (4, 1))
     wanted = product - product.max(1, keepdims=True) + bias.astype(float) + ones
