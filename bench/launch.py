@@ -135,7 +135,7 @@ def say(title: str, unit: str, result: dict[str, Any]) -> None:
     sides = ", ".join(
         f"{name} {value['median']:.2f} (least {value['least']:.2f})"
         for name, value in result.items()
-        if isinstance(value, dict)
+        if isinstance(value, dict) and "median" in value
     )
     ratios = f"ratio {result['ratio_of_medians']:.3f} (of leasts {result['ratio_of_leasts']:.3f})"
     print(f"{title}, {unit}: {sides}; {ratios}", flush=True)

@@ -135,7 +135,7 @@ def test_arrays_that_do_not_fit_are_refused(torch: Any) -> None:
     assert rule_of(launch, (2,), [a.cpu(), b, c, *sizes]) == "cuda.host_array"
     assert rule_of(launch, (2,), [a.half(), b, c, *sizes]) == "cuda.dtype"
     assert rule_of(launch, (2,), [a, b, c, 2048, 2048, 63]) == "cuda.tensor_map"
-    assert rule_of(launch, (2,), [a[:1024], b, c, *sizes]) == "cuda.bounds"
+    assert rule_of(launch, (2,), [a[1024:], b, c, *sizes]) == "cuda.bounds"
     assert rule_of(launch, (2,), [a[:0], b, c, 0, 2048, 448]) == "cuda.empty"
     assert rule_of(launch, (3,), [a, b, c, *sizes]) == "cuda.grid"
     square = torch.zeros(2048, 2048, device="cuda", dtype=torch.bfloat16)
