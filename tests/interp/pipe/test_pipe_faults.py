@@ -236,6 +236,17 @@ def test_memory_of_an_operand_overwritten_while_products_read_it() -> None:
     assert line_of(found).startswith("%written = store_buffer")
 
 
+def test_a_slot_handed_back_before_its_store_has_read_it() -> None:
+    """The result leaves through a slot of Q, which the tile after the next fills again."""
+    edits = [
+        ("          %left = wait_copies {engine = bulk, until = source_free} : token\n", ""),
+        ("%q_empty, %stored_which, token=%left", "%q_empty, %stored_which"),
+    ]
+    found = violation(attention(True, 4, 64, 1), edits, schedule="adversarial")
+    assert found.rule == "pipe.race.in_flight"
+    assert line_of(found).startswith("copy_in %q_tiles")
+
+
 @pytest.mark.parametrize("options", ALL)
 def test_a_relaxed_wait_shows_no_writes(options: dict[str, Any]) -> None:
     edit = (
