@@ -113,7 +113,9 @@ def launch_cpu(
     packers = cast("list[Any] | None", kernel.plans.get("cpu packers"))
     if packers is None:
         verify_unless_known(kernel)
-        packers = [_packer(v, a) for v, a in zip(kernel.arguments, kernel.argument_attributes)]
+        packers = [
+            _packer(v, a) for v, a in zip(kernel.arguments, kernel.argument_attributes, strict=True)
+        ]
         kernel.plans["cpu packers"] = packers
     for pack, value, arg in zip(packers, kernel.arguments, args, strict=True):
         pack(kernel, value, arg, numbers, arrays)

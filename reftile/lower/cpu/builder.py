@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
@@ -95,7 +95,7 @@ class Builder:
         self.lines.append("    " * self.depth + text)
 
     @contextmanager
-    def indented(self) -> Iterator[None]:
+    def indented(self) -> Generator[None]:
         """Lines in here stand one step deeper."""
         self.depth += 1
         yield
@@ -299,7 +299,7 @@ class Builder:
         held.buffer, held.tile = buffer, None
 
     def placed_here(self, held: Held) -> None:
-        """Note that a tile of a block around the current one gets a place, for as long as it runs."""
+        """Note that a tile of a block around the current one has a place while that one runs."""
         frame = self.frames[-1]
         if held.block is not None and held.block is not frame.block and held.tile is not None:
             frame.borrowed.append((held, held.tile))
@@ -331,10 +331,11 @@ class Builder:
         also: Iterable[str] = (),
         bounds: Sequence[str] | None = None,
     ) -> None:
-        """Pass over a shape. Where loads may stick out of their arrays there are two nests:
+        """Pass over a shape.
 
-        one with masks, and one without for when everything lies inside. also: further conditions
-        for that. bounds: extents of the nest with masks, where it may pass over less.
+        Where loads may stick out of their arrays there are two nests: one with masks, and one
+        without for when everything lies inside. also: further conditions for that. bounds: extents
+        of the nest with masks, where it may pass over less.
         """
         first = Nest(self, shape)
         first.gather(tiles, whole=whole)

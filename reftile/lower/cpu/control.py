@@ -7,7 +7,7 @@ place, it replaces it there; else it is computed beside it and copied.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from reftile.ir.core import Block, Op, Value
 from reftile.ir.types import PointerType, TileType
@@ -16,8 +16,6 @@ from reftile.lower.cpu.hoist import find_product, write_product
 from reftile.lower.cpu.memory import absolute
 from reftile.lower.cpu.nests import Nest
 from reftile.lower.cpu.tiles import Buffer, Held, Literal_, Root, Tile, kind_of
-
-Emit = "Callable[[Builder, Block], None]"
 
 
 class Places:
@@ -77,12 +75,10 @@ class Places:
                 continue
             later = [t for t in tiles[number + 1 :] if t is not None]
             earlier = [t for t, _ in copies]
-            if _reads_in_place(tile, buffer) and not any(
-                _reads(t, buffer) for t in [*later, *earlier]
-            ):
-                if not _later_scalars_read(tiles, self.names, number, buffer):
-                    b.store_into(tile, buffer)
-                    continue
+            alone = not any(_reads(t, buffer) for t in [*later, *earlier])
+            if alone and _reads_in_place(tile, buffer):
+                b.store_into(tile, buffer)
+                continue
             copies.append((_aside(b, tile, mine), buffer))
         for name, text in [(n, b.scalar(t, "w")) for n, t in scalars]:
             b.line(f"{name} = {text}")
@@ -158,19 +154,10 @@ def _reads_in_place(tile: Tile, buffer: Buffer) -> bool:
     return all(reach == "same" for reach in _leaves(tile, buffer))
 
 
-def _later_scalars_read(
-    tiles: Sequence[Tile | None], names: Sequence[str], number: int, buffer: Buffer
-) -> bool:
-    return any(
-        name and tile is not None and _reads(tile, buffer)
-        for tile, name in zip(tiles[number + 1 :], names[number + 1 :], strict=True)
-    )
-
-
 class Control:
     """Writes control flow; `emit` writes the operations of a block but its last."""
 
-    def __init__(self, b: Builder, emit) -> None:
+    def __init__(self, b: Builder, emit: Callable[[Block], None]) -> None:
         self.b, self.emit = b, emit
         self.loops: list[tuple[Places, Places | None]] = []
         self.branches: list[Places] = []
@@ -248,10 +235,10 @@ class Control:
         b.loop_depth += 1
         self.loops.append((carried, None))
         with b.indented():
-            kind = kind_of(body.arguments[0].type.element)  # type: ignore[attr-defined]
-            element = body.arguments[0].type.element  # type: ignore[attr-defined]
-            name = b.scalar(f"{kind}_of_signed({counter})")
-            b.env[body.arguments[0]] = Literal_((), element, name)
+            type = body.arguments[0].type
+            assert isinstance(type, TileType)
+            name = b.scalar(f"{kind_of(type.element)}_of_signed({counter})")
+            b.env[body.arguments[0]] = Literal_((), type.element, name)
             b.frames.append(Frame(body))
             carried.define(body.arguments[1:], body)
             b.frames.pop()
@@ -306,4 +293,3 @@ def _waits(op: Op) -> bool:
     """True for what can see another block's progress: strong loads and read-modify-writes."""
     effects = op.definition.effects
     return effects == "atomic" or (effects == "read" and op.attributes.get("ordering") != "weak")
-

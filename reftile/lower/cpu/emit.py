@@ -22,7 +22,8 @@ from reftile.lower.cpu import memory, ordering, products, pure, reductions
 from reftile.lower.cpu.builder import Builder, Frame, Unsupported
 from reftile.lower.cpu.control import Control
 from reftile.lower.cpu.memory import TensorView
-from reftile.lower.cpu.tiles import Held, Literal_, Root, kind_of
+from reftile.lower.cpu.nests import Nest
+from reftile.lower.cpu.tiles import Literal_, Root, kind_of
 
 FIRST_ARGUMENT = 12
 """Slots of the parameters in front of the arguments: the extents of the grid, the number of blocks,
@@ -240,7 +241,7 @@ class _Generator:
             return
         good = b.scalar("True", "good")
 
-        def fill(nest) -> None:
+        def fill(nest: Nest) -> None:
             nest.bind(good, len(nest.levels) - 1)
             nest.do(f"{good} = andi({good}, {condition.at(nest.index, nest)})")
 
@@ -249,8 +250,9 @@ class _Generator:
 
     def _pointer(self, op: Op) -> None:
         value = op.results[0]
-        element = value.type.element  # type: ignore[attr-defined]
-        self.b.env[value] = Literal_((), element, "i64(0)", self.b.roots[value])
+        type = value.type
+        assert isinstance(type, TileType)
+        self.b.env[value] = Literal_((), type.element, "i64(0)", self.b.roots[value])
 
     def _alloca(self, op: Op) -> None:
         b = self.b
@@ -305,7 +307,7 @@ class _Generator:
             "        for block in range(first, min(first + chunk, total)):",
             *(f"            {line}" for line in coordinates),
         ]
-        names = []
+        names: list[str] = []
         for (factory, *key), name in b.accessors.items():
             arguments = ", ".join(repr(k) for k in key)
             total = f", {b.scopes}" if factory in SCOPED else ""
@@ -426,6 +428,3 @@ def _loop_of(op: Op) -> Op | None:
         if at is not None and at.name in ("for", "loop"):
             return at
     return None
-
-
-_USED = (Held,)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from reftile.ir.core import Op, Value
 from reftile.ir.dtypes import F32, F64
@@ -52,7 +53,7 @@ def find_product(b: Builder, op: Op) -> Product | None:
     if not (_fits(left, product) and _fits(right, product)):
         return None
     assert isinstance(left, TileView) and isinstance(right, TileView)
-    (row, along), (down, column) = lhs.arguments[1], rhs.arguments[1]  # type: ignore[misc]
+    (row, along), (down, column) = _index(lhs), _index(rhs)
     if along is not counter or down is not counter or counter in (row, column):
         return None
     if row not in b.env or column not in b.env:
@@ -64,6 +65,10 @@ def find_product(b: Builder, op: Op) -> Product | None:
             if not others and not uses:
                 return Product(left, right, row, column, place)
     return None
+
+
+def _index(load: Op) -> tuple[Value, Value]:
+    return cast("tuple[Value, Value]", load.arguments[1])
 
 
 def _fits(view: object, product: Op) -> bool:
@@ -79,9 +84,7 @@ def _fits(view: object, product: Op) -> bool:
     )
 
 
-def write_product(
-    b: Builder, found: Product, buffer: Buffer, limits: Sequence[str]
-) -> str:
+def write_product(b: Builder, found: Product, buffer: Buffer, limits: Sequence[str]) -> str:
     """Write the call behind its condition, whose name is given: the loop is for when it is false.
 
     limits: the names of the first and the last number of the counter, and of its step.
@@ -127,4 +130,3 @@ def _wide(b: Builder, value: Value) -> str:
     text = b.text(value)
     number = constant_of(text)
     return str(number) if number is not None else b.shared(f"i64_of_signed({text})", "n")
-

@@ -23,7 +23,7 @@ from reftile.lower.cpu.builder import Builder, Unsupported, may_alias
 from reftile.lower.cpu.formats import decoded, encoded, memory_kind
 from reftile.lower.cpu.literals import literal
 from reftile.lower.cpu.nests import Nest, survey_tiles
-from reftile.lower.cpu.tiles import Held, Index, Reach, Root, Tile
+from reftile.lower.cpu.tiles import Held, Index, Loops, Reach, Root, Tile
 
 ORDERINGS = {"relaxed": "monotonic"}
 _LITERAL = re.compile(r"i\d+\((-?\d+)\)")
@@ -148,7 +148,7 @@ class _Known(Tile):
     def __init__(self, type: TileType, text: str) -> None:
         self.shape, self.element, self.text = type.shape, type.element, text
 
-    def at(self, index: Index, nest: Nest) -> str:
+    def at(self, index: Index, nest: Loops) -> str:
         return self.text
 
 
@@ -175,7 +175,7 @@ class Window:
         """Equal for windows on the same elements."""
         return (self.view, self.origin)
 
-    def mask(self, index: Index, nest: Nest) -> str:
+    def mask(self, index: Index, nest: Loops) -> str:
         """Whether an element lies inside; "" if it does."""
         found = ""
         for axis in self.masked:
@@ -189,11 +189,11 @@ class Window:
             found = nest.temp(f"andi({found}, {part})") if found else part
         return found
 
-    def _row(self, index: Index, nest: Nest) -> str:
+    def _row(self, index: Index, nest: Loops) -> str:
         assert self.rows is not None
         return nest.temp(f"i64_of_signed({self.rows.at((index[self.view.sparse],), nest)})")
 
-    def element(self, index: Index, nest: Nest) -> str:
+    def element(self, index: Index, nest: Loops) -> str:
         """The number of an element, counted from the base of the tensor."""
         terms: list[str] = []
         for axis, i in enumerate(index):
@@ -207,7 +207,7 @@ class Window:
                 terms.append(at if stride == "1" else nest.temp(f"{at} * {stride}"))
         return " + ".join(terms) or "0"
 
-    def offset(self, index: Index, nest: Nest, size: int) -> str:
+    def offset(self, index: Index, nest: Loops, size: int) -> str:
         """The offset in bytes from the base of the memory."""
         start = self.view.tensor.start
         number = self.element(index, nest)
@@ -285,7 +285,7 @@ class ViewLoad(Tile):
         """See `Tile`."""
         return 1 if decoded("", self.element) == "" else 3
 
-    def at(self, index: Index, nest: Nest) -> str:
+    def at(self, index: Index, nest: Loops) -> str:
         """See `Tile`."""
         mask = "" if nest.fast else self.window.mask(index, nest)
         tensor = self.window.view.tensor
@@ -293,7 +293,7 @@ class ViewLoad(Tile):
 
 
 def read(
-    nest: Nest,
+    nest: Loops,
     tensor: TensorView,
     found: Window,
     index: Index,
@@ -326,7 +326,9 @@ def read(
     return nest.temp(f"choose({mask}, {text}, {padding})") if mask else text
 
 
-def _load(nest: Nest, kind: str, scope: int, base: str, place: str, mask: str, padding: str) -> str:
+def _load(
+    nest: Loops, kind: str, scope: int, base: str, place: str, mask: str, padding: str
+) -> str:
     if mask:
         load = nest.access("masked_loader", kind, scope)
         return nest.temp(f"{load}({base}, {place}, {mask}, {padding})")
@@ -392,7 +394,7 @@ class PointerLoad(Tile):
         parts = sum(p.cost for p, _ in self.parts())
         return parts + (1 if decoded("", self.element) == "" else 3)
 
-    def at(self, index: Index, nest: Nest) -> str:
+    def at(self, index: Index, nest: Loops) -> str:
         """See `Tile`."""
         base = self.source.root.base if self.source.root else "nowhere"
         scope = self.source.root.scope if self.source.root else -1
@@ -499,10 +501,10 @@ def _settle_for_store(
     b.loads += late
     b.settle(None if strong else root)
     for held in survey_tiles([tile]).order:
-        memory = getattr(held.tile, "memory", False)
-        if memory is False or id(held) in own:
+        load = held.tile
+        if not isinstance(load, ViewLoad | PointerLoad) or id(held) in own:
             continue
-        if may_alias(memory, root):
+        if may_alias(load.memory, root):
             b.hold(held)
 
 
@@ -594,7 +596,7 @@ class Absolute(Tile):
         self.source, self.base = source, root.base
         self.shape, self.element = source.shape, source.element
 
-    def at(self, index: Index, nest: Nest) -> str:
+    def at(self, index: Index, nest: Loops) -> str:
         """See `Tile`."""
         offset = self.source.at(index, nest)
         return nest.temp(f"addi(address_of({self.base}), {offset})")

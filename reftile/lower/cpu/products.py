@@ -21,6 +21,7 @@ from reftile.lower.cpu.tiles import (
     Held,
     Index,
     Literal_,
+    Loops,
     Map,
     Moved,
     Piecewise,
@@ -94,7 +95,7 @@ def _scaled(source: Tile, scale: Tile, axis: int) -> Tile:
     axis += len(source.shape)
     size = source.shape[axis] // scale.shape[axis]
 
-    def write(index: Index, nest: Nest) -> str:
+    def write(index: Index, nest: Loops) -> str:
         at = nest.temp(f"udiv_by(i64({index[axis]}), i64({size}))")
         factor = scale.at((*index[:axis], at, *index[axis + 1 :]), nest)
         return nest.temp(f"mulf(widen({source.at(index, nest)}), widen({factor}))")
@@ -106,7 +107,7 @@ def _expand(kept: Tile, metadata: Tile) -> Tile:
     """The matrix of which two elements in four are kept."""
     shape = (*kept.shape[:-1], kept.shape[-1] * 2)
 
-    def write(index: Index, nest: Nest) -> str:
+    def write(index: Index, nest: Loops) -> str:
         column = nest.temp(f"i64({index[-1]})")
         group = nest.temp(f"udiv_by({column}, i64(4))")
         place_in = nest.temp(f"urem_by({column}, i64(4))")
@@ -136,10 +137,9 @@ def place(b: Builder, op: Op, tile: Tile, kind: str) -> Matrix:
         if swapped and len(order) >= 2:
             inner = place(b, op, tile.source, kind)
             return Matrix(inner.address, tuple(inner.strides[a] for a in order))
-    if isinstance(tile, Held) and not tile.is_there and isinstance(tile.tile, Moved):
-        if tile.left <= 1 and tile.tile.order is not None:
-            return place(b, op, tile.tile, kind)
     load = tile.tile if isinstance(tile, Held) else None
+    if isinstance(tile, Held) and isinstance(load, Moved) and tile.left <= 1 and load.order:
+        return place(b, op, load, kind)
     if isinstance(load, ViewLoad) and load.element is DTYPES[kind] and _is_flat(load):
         return _view_matrix(b, load, kind)
     held = in_scratch(b, tile, kind)
@@ -157,12 +157,16 @@ def in_scratch(b: Builder, tile: Tile, kind: str) -> Tile:
             return tile
     source = tile
     if tile.kind != kind:
-        source = Map(tile.shape, DTYPES[kind], lambda x: f"widen({x})", [tile])
+        source = Map(tile.shape, DTYPES[kind], _widened, [tile])
     found = Held(source, 0)
     found.buffer = b.buffer(tile.shape, kind, last=b.frames[-1].position)
     b.store_into(source, found.buffer)
     found.tile = None
     return found
+
+
+def _widened(text: str) -> str:
+    return f"widen({text})"
 
 
 def _address(b: Builder, buffer: Buffer) -> str:
@@ -254,7 +258,7 @@ def _accumulator(
     buffer = b.buffer(acc.shape, kind, result)
     source = acc
     if acc.kind != kind:
-        source = Map(acc.shape, DTYPES[kind], lambda x: f"widen({x})", [acc])
+        source = Map(acc.shape, DTYPES[kind], _widened, [acc])
     b.store_into(source, buffer)
     return buffer
 
@@ -304,7 +308,8 @@ def _call(
     nest = Nest(b, tuple(batch))
     out = Matrix(_address(b, acc), tuple(str(s) for s in row_major((*batch, m, columns))))
     function = "sgemm" if kind == "f32" else "dgemm"
-    flags, leads = [], []
+    flags: list[str] = []
+    leads: list[str] = []
     for matrix, height, width in ((lhs, m, k), (rhs, k, columns)):
         by_rows = matrix.strides[-1] == "1"
         flags.append(str(not by_rows))
@@ -335,8 +340,8 @@ def _loop(b: Builder, acc: Buffer, lhs: Tile, rhs: Tile, step: str) -> None:
     n = rhs.shape[-1]
     nest = Nest(b, (*batch, m, k, n))
     nest.gather([lhs, rhs], keeps=False, whole=False)
-    *outer, i, l, j = nest.index
-    left, right = lhs.at((*outer, i, l), nest), rhs.at((*outer, l, j), nest)
+    *outer, i, between, j = nest.index
+    left, right = lhs.at((*outer, i, between), nest), rhs.at((*outer, between, j), nest)
     load = b.access("loader", acc.kind, acc.scope)
     store = b.access("storer", acc.kind, acc.scope)
     at = acc.place((*outer, i, j))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from types import CodeType
-from typing import Any
+from typing import Any, cast
 
 from reftile.ir.attributes import Dense
-from reftile.ir.core import Block, Op
+from reftile.ir.core import Block, Op, Value
 from reftile.ir.define import port_names
 from reftile.ir.dtypes import DTYPES
 from reftile.ir.expressions import compile_expression
@@ -35,7 +35,7 @@ def evaluate(b: Builder, op: Op) -> tuple[Tile, ...]:
         found = eval(_code(definition.meaning), {"__builtins__": {}, **WORDS, **names})
     except Missing as error:
         raise Unsupported(op, str(error)) from None
-    return found if isinstance(found, tuple) else (found,)
+    return cast("tuple[Tile, ...]", found) if isinstance(found, tuple) else (found,)
 
 
 @cache
@@ -46,7 +46,7 @@ def _code(text: str) -> CodeType:
 
 def _operand(b: Builder, argument: Any) -> Any:
     if isinstance(argument, tuple):
-        return tuple(b.tile(v) for v in argument)
+        return tuple(b.tile(v) for v in cast("tuple[Value, ...]", argument))
     return None if argument is None else b.tile(argument)
 
 

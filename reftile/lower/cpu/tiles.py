@@ -23,7 +23,7 @@ Reach = Literal["same", "moved", "repeated"]
 """
 
 
-class Nest(Protocol):
+class Loops(Protocol):
     """The loop nest that an element is written into (see `nests.Nest`).
 
     fast: no load in it needs a mask.
@@ -102,7 +102,7 @@ class Tile:
     element: Element
     root: Root | None = None
 
-    def at(self, index: Index, nest: Nest) -> str:
+    def at(self, index: Index, nest: Loops) -> str:
         """The text of the element at a position."""
         raise NotImplementedError
 
@@ -138,7 +138,7 @@ class Literal_(Tile):
     def __init__(self, shape: Shape, element: Element, text: str, root: Root | None = None) -> None:
         self.shape, self.element, self.text, self.root = shape, element, text, root
 
-    def at(self, index: Index, nest: Nest) -> str:
+    def at(self, index: Index, nest: Loops) -> str:
         """See `Tile`."""
         return self.text
 
@@ -149,7 +149,7 @@ class Table(Tile):
     def __init__(self, shape: Shape, element: Element, base: str, offset: int) -> None:
         self.shape, self.element, self.base, self.offset = shape, element, base, offset
 
-    def at(self, index: Index, nest: Nest) -> str:
+    def at(self, index: Index, nest: Loops) -> str:
         """See `Tile`."""
         size = size_of(self.kind)
         strides = tuple(s * size for s in row_major(self.shape))
@@ -169,7 +169,7 @@ class Iota(Tile):
     def __init__(self, count: int, element: Element) -> None:
         self.shape, self.element = (count,), element
 
-    def at(self, index: Index, nest: Nest) -> str:
+    def at(self, index: Index, nest: Loops) -> str:
         """See `Tile`."""
         return nest.temp(f"{self.kind}_of_signed(i64({index[0]}))")
 
@@ -189,7 +189,7 @@ class Map(Tile):
         self.shape, self.element, self.write = shape, element, write
         self.operands, self.work, self.root = tuple(operands), work, root
 
-    def at(self, index: Index, nest: Nest) -> str:
+    def at(self, index: Index, nest: Loops) -> str:
         """See `Tile`."""
         texts = [o.at(index if o.shape else (), nest) for o in self.operands]
         return nest.temp(self.write(*texts))
@@ -212,7 +212,7 @@ class Item(Tile):
         self.source, self.place = source, place
         self.shape, self.element = source.shape, element
 
-    def at(self, index: Index, nest: Nest) -> str:
+    def at(self, index: Index, nest: Loops) -> str:
         """See `Tile`."""
         return nest.temp(f"{self.source.at(index, nest)}[{self.place}]")
 
@@ -238,14 +238,15 @@ class Moved(Tile):
         self,
         shape: Shape,
         source: Tile,
-        move: Callable[[Index, Nest], Index],
+        move: Callable[[Index, Loops], Index],
         reach: Reach,
         work: int = 0,
     ) -> None:
+        self.reach: Reach = reach
         self.shape, self.element, self.source = shape, source.element, source
-        self.move, self.reach, self.work, self.root = move, reach, work, source.root
+        self.move, self.work, self.root = move, work, source.root
 
-    def at(self, index: Index, nest: Nest) -> str:
+    def at(self, index: Index, nest: Loops) -> str:
         """See `Tile`."""
         return self.source.at(self.move(index, nest), nest)
 
@@ -266,7 +267,7 @@ class Piecewise(Tile):
         self,
         shape: Shape,
         element: Element,
-        write: Callable[[Index, Nest], str],
+        write: Callable[[Index, Loops], str],
         sources: Sequence[Tile],
         work: int = 2,
         root: Root | None = None,
@@ -274,7 +275,7 @@ class Piecewise(Tile):
         self.shape, self.element, self.write = shape, element, write
         self.sources, self.work, self.root = tuple(sources), work, root
 
-    def at(self, index: Index, nest: Nest) -> str:
+    def at(self, index: Index, nest: Loops) -> str:
         """See `Tile`."""
         return self.write(index, nest)
 
@@ -332,7 +333,7 @@ class Held(Tile):
         """Whether the elements have been computed."""
         return self.buffer is not None or bool(self.variable)
 
-    def at(self, index: Index, nest: Nest) -> str:
+    def at(self, index: Index, nest: Loops) -> str:
         """See `Tile`."""
         if self.variable:
             return self.variable
@@ -364,7 +365,7 @@ def broadcast(source: Tile, shape: Shape) -> Tile:
     if old == shape:
         return source
 
-    def move(index: Index, nest: Nest) -> Index:
+    def move(index: Index, nest: Loops) -> Index:
         return tuple("0" if e == 1 else i for i, e in zip(index, old, strict=True))
 
     return Moved(shape, source, move, "repeated")
@@ -379,7 +380,7 @@ def permute(source: Tile, order: Shape) -> Tile:
     """Axis i of the result is axis order[i]."""
     shape = tuple(source.shape[axis] for axis in order)
 
-    def move(index: Index, nest: Nest) -> Index:
+    def move(index: Index, nest: Loops) -> Index:
         found = [""] * len(order)
         for i, axis in zip(index, order, strict=True):
             found[axis] = i
@@ -396,7 +397,7 @@ def reshape(source: Tile, shape: Shape) -> Tile:
         return source
     groups = _groups(source.shape, shape)
 
-    def move(index: Index, nest: Nest) -> Index:
+    def move(index: Index, nest: Loops) -> Index:
         found = ["0"] * len(source.shape)
         for old, new in groups:
             _regroup(index, nest, source.shape, shape, old, new, found)
@@ -437,7 +438,7 @@ def _groups(old: Shape, new: Shape) -> list[Group]:
 
 def _regroup(
     index: Index,
-    nest: Nest,
+    nest: Loops,
     old_shape: Shape,
     new_shape: Shape,
     old: tuple[int, ...],

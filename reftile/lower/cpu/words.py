@@ -5,6 +5,7 @@ with tiles for operands gives the tile of its result. So every elementwise opera
 by its record alone.
 """
 
+# ruff: noqa: D103 (a word means what spec/records.md says of it)
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from reftile.lower.cpu.formats import (
     value_of_code,
 )
 from reftile.lower.cpu.literals import literal
-from reftile.lower.cpu.tiles import Index, Item, Map, Moved, Nest, Piecewise, Shape, Tile
+from reftile.lower.cpu.tiles import Index, Item, Loops, Map, Moved, Piecewise, Shape, Tile
 
 Text = Callable[..., str]
 
@@ -38,6 +39,14 @@ class Missing(Exception):
 def _map(write: Text, dtype: Any, *operands: Tile, work: int = 1) -> Tile:
     shape = max((o.shape for o in operands), key=len)
     return Map(shape, dtype, write, operands, work)
+
+
+def _one(write: Callable[[str], str], dtype: Any, source: Tile, work: int = 1) -> Tile:
+    return _map(write, dtype, source, work=work)
+
+
+def _two(write: Callable[[str, str], str], dtype: Any, lhs: Tile, rhs: Tile) -> Tile:
+    return _map(write, dtype, lhs, rhs)
 
 
 def _function(name: str) -> Text:
@@ -144,7 +153,11 @@ def abs_float(source: Tile) -> Tile:
 def _extreme(name: str, flush: bool) -> Text:
     if not flush:
         return _function(name)
-    return lambda x, y: f"{name}(flush({x}), flush({y}))"
+
+    def write(x: str, y: str) -> str:
+        return f"{name}(flush({x}), flush({y}))"
+
+    return write
 
 
 def maximum(lhs: Tile, rhs: Tile, dtype: DType, propagate_nan: bool, flush_to_zero: bool) -> Tile:
@@ -155,6 +168,10 @@ def maximum(lhs: Tile, rhs: Tile, dtype: DType, propagate_nan: bool, flush_to_ze
 def minimum(lhs: Tile, rhs: Tile, dtype: DType, propagate_nan: bool, flush_to_zero: bool) -> Tile:
     name = "minimum" if propagate_nan else "minnum"
     return _map(_extreme(name, flush_to_zero), dtype, lhs, rhs)
+
+
+def _same(x: str) -> str:
+    return x
 
 
 _SIGNS = {
@@ -228,7 +245,7 @@ _exp2 = _elementary("exp2_")
 def exp2(source: Tile, dtype: DType, flush_to_zero: bool) -> Tile:
     if not flush_to_zero:
         return _exp2(source, dtype)
-    return _map(lambda x: f"flush(exp2_32(flush({x})))", dtype, source, work=20)
+    return _one(lambda x: f"flush(exp2_32(flush({x})))", dtype, source, work=20)
 
 
 def integer_power(source: Tile, exponent: Tile, dtype: DType, exponent_dtype: DType) -> Tile:
@@ -263,7 +280,7 @@ mul_int = _integers("muli", "andi")
 
 def mulhi_int(x: Tile, y: Tile, dtype: DType) -> Tile:
     if dtype.bits == 1:
-        return _map(lambda a, b: "False", dtype, x, y)
+        return _two(lambda a, b: "False", dtype, x, y)
     return _map(_function("mulhi"), dtype, x, y, work=2)
 
 
@@ -274,7 +291,7 @@ def neg_int(source: Tile, dtype: DType) -> Tile:
 def abs_int(source: Tile, dtype: DType) -> Tile:
     if dtype.bits == 1:
         return source
-    return _map(lambda x: f"smax({x}, negi({x}))", dtype, source)
+    return _one(lambda x: f"smax({x}, negi({x}))", dtype, source)
 
 
 def _letter(signedness: str) -> str:
@@ -292,7 +309,7 @@ def div_int(lhs: Tile, rhs: Tile, dtype: DType, signedness: str, rounding: str) 
 
 def rem_int(lhs: Tile, rhs: Tile, dtype: DType, signedness: str) -> Tile:
     if dtype.bits == 1:
-        return _map(lambda x, y: f"andi({x}, noti({y}))", dtype, lhs, rhs)
+        return _two(lambda x, y: f"andi({x}, noti({y}))", dtype, lhs, rhs)
     return _map(_function(_letter(signedness) + "rem"), dtype, lhs, rhs, work=8)
 
 
@@ -346,20 +363,19 @@ def convert(source: Tile, dtype: DType, target: DType, rounding: str, saturating
     if target is dtype and not saturating:
         return source
     if target is F64:
-        write: Text = _function("widen")
-        if saturating:
-            big = literal(F64.max_finite, F64)
-            first = write if dtype is not F64 else (lambda x: x)
-            # NaN stays: neither comparison holds.
-            write = lambda x: f"clamp({first(x)}, {big})"  # noqa: E731
-        return _map(write, target, source)
+
+        def widen(x: str) -> str:
+            wide = x if dtype is F64 else f"widen({x})"
+            return f"clamp({wide}, {literal(F64.max_finite, F64)})" if saturating else wide
+
+        return _map(widen, target, source)
     if dtype is not F64 and target.mantissa_bits >= 23:
         if not saturating:
-            return _map(lambda x: x, target, source, work=0)
+            return _one(_same, target, source, work=0)
         big = literal(target.max_finite, target)
-        return _map(lambda x: f"clamp({x}, {big})", target, source)
+        return _one(lambda x: f"clamp({x}, {big})", target, source)
     if dtype is not F64 and rounding == "nearest_even" and not saturating:
-        return _map(lambda x: rounded_single(x, target), target, source, work=2)
+        return _one(lambda x: rounded_single(x, target), target, source, work=2)
 
     def write_once(x: str) -> str:
         wide = x if dtype is F64 else f"widen({x})"
@@ -399,8 +415,8 @@ def int_to_float(source: Tile, dtype: DType, target: DType, signedness: str, rou
     if dtype.bits < 64 or (rounding == "nearest_even" and target in (F32, F64)):
         if target is F64 or (target is F32 and rounding == "nearest_even"):
             name = f"{target.name}_of_{signedness}"
-            return _map(lambda x: f"{name}({wide(x)})", target, source)
-        return _map(
+            return _one(lambda x: f"{name}({wide(x)})", target, source)
+        return _one(
             lambda x: rounded(f"f64_of_{signedness}({wide(x)})", target, rounding),
             target,
             source,
@@ -408,8 +424,8 @@ def int_to_float(source: Tile, dtype: DType, target: DType, signedness: str, rou
         )
     if target is F64:
         name = f"f64_of_{signedness}64"
-        return _map(lambda x: f"{name}({x}, {MODES[rounding]})", target, source, work=10)
-    return _map(
+        return _one(lambda x: f"{name}({x}, {MODES[rounding]})", target, source, work=10)
+    return _one(
         lambda x: rounded(f"odd_of_{signedness}({x})", target, rounding), target, source, work=10
     )
 
@@ -482,7 +498,7 @@ def pack(source: Tile, dtype: DType) -> Tile:
     i8 = DTYPES["i8"]
     if dtype.bits == 4:
 
-        def write_pair(index: Index, nest: Nest) -> str:
+        def write_pair(index: Index, nest: Loops) -> str:
             at = index[0]
             low, high = (
                 nest.temp(bits_of(source.at((f"({at} * 2 + {k})",), nest), dtype)) for k in (0, 1)
@@ -492,7 +508,7 @@ def pack(source: Tile, dtype: DType) -> Tile:
         return Piecewise((count // 2,), i8, write_pair, [source])
     size = dtype.bits // 8
 
-    def write(index: Index, nest: Nest) -> str:
+    def write(index: Index, nest: Loops) -> str:
         flat = nest.temp(f"i64({index[0]})")
         at = nest.temp(f"udiv_by({flat}, i64({size}))")
         byte = nest.temp(f"urem_by({flat}, i64({size}))")
@@ -506,7 +522,7 @@ def pack(source: Tile, dtype: DType) -> Tile:
 def unpack(source: Tile, dtype: DType) -> Tile:
     if dtype.bits == 4:
 
-        def write_half(index: Index, nest: Nest) -> str:
+        def write_half(index: Index, nest: Loops) -> str:
             flat = nest.temp(f"i64({index[0]})")
             byte = source.at((nest.temp(f"udiv_by({flat}, i64(2))"),), nest)
             amount = nest.temp(f"i8_of_signed(muli(urem_by({flat}, i64(2)), i64(4)))")
@@ -517,7 +533,7 @@ def unpack(source: Tile, dtype: DType) -> Tile:
     size = dtype.bits // 8
     unit = _unit(dtype)
 
-    def write(index: Index, nest: Nest) -> str:
+    def write(index: Index, nest: Loops) -> str:
         text = ""
         for byte in range(size):
             part = source.at((f"({index[0]} * {size} + {byte})",), nest)
@@ -574,7 +590,7 @@ def cat(lhs: Tile, rhs: Tile, axis: int) -> Tile:
     first = lhs.shape[axis]
     shape = (*lhs.shape[:axis], first + rhs.shape[axis], *lhs.shape[axis + 1 :])
 
-    def write(index: Index, nest: Nest) -> str:
+    def write(index: Index, nest: Loops) -> str:
         at = index[axis]
         is_left = nest.temp(f"ilt(i64({at}), i64({first}))")
         # Both sides are read, each at a position that it has.
@@ -587,14 +603,14 @@ def cat(lhs: Tile, rhs: Tile, axis: int) -> Tile:
     return Piecewise(shape, lhs.element, write, [lhs, rhs])
 
 
-def _part(index: Tile, count: int, nest: Nest) -> str:
+def _part(index: Tile, count: int, nest: Loops) -> str:
     """The number of a part, one that is there."""
     wide = f"i64_of_signed({index.at((), nest)})"
     return nest.temp(f"smin(smax({wide}, i64(0)), i64({count - 1}))")
 
 
 def extract(source: Tile, indices: tuple[Tile, ...], shape: Shape, part: Shape) -> Tile:
-    def move(index: Index, nest: Nest) -> Index:
+    def move(index: Index, nest: Loops) -> Index:
         found: list[str] = []
         for i, number, extent, size in zip(index, indices, shape, part, strict=True):
             at = _part(number, extent // size, nest)
@@ -608,7 +624,7 @@ def extract(source: Tile, indices: tuple[Tile, ...], shape: Shape, part: Shape) 
 def insert(
     source: Tile, destination: Tile, indices: tuple[Tile, ...], shape: Shape, part: Shape
 ) -> Tile:
-    def write(index: Index, nest: Nest) -> str:
+    def write(index: Index, nest: Loops) -> str:
         inside, found = "True", list[str]()
         for i, number, extent, size in zip(index, indices, shape, part, strict=True):
             if extent == size:
@@ -630,7 +646,7 @@ def gather(source: Tile, indices: Tile, dtype: DType, axis: int) -> Tile:
     axis %= len(source.shape)
     extent = source.shape[axis]
 
-    def write(index: Index, nest: Nest) -> str:
+    def write(index: Index, nest: Loops) -> str:
         chosen = f"i64_of_unsigned({indices.at(index, nest)})"
         at = nest.temp(f"umin({chosen}, i64({extent - 1}))")
         return source.at((*index[:axis], at, *index[axis + 1 :]), nest)

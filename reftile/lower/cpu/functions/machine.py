@@ -1,4 +1,6 @@
-# pyright: basic
+# pyright: basic, reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false, reportOptionalMemberAccess=false
+# pyright: reportPrivateImportUsage=false, reportArgumentType=false
 # numba has no types for what it passes to intrinsics.
 """Instructions that Python has no operator for, typed to the bit: nothing is widened.
 
@@ -572,6 +574,9 @@ def _add_floats(b: Any, base: Any, offset: Any, value: Any, kind: str, ordering:
     old = b.phi(whole)
     old.add_incoming(first, before)
     total = b.fadd(b.bitcast(old, _LLVM[kind]), value)
+    # In memory every NaN that a sum gives is the canonical one.
+    nan = b.fcmp_unordered("uno", total, total)
+    total = b.select(nan, ir.Constant(_LLVM[kind], float("nan")), total)
     seen, hit = _exchange(b, place, old, b.bitcast(total, whole), ordering)
     old.add_incoming(seen, b.block)
     b.cbranch(hit, done, again)

@@ -1,4 +1,6 @@
-# pyright: basic
+# pyright: basic, reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false, reportOptionalMemberAccess=false
+# pyright: reportPrivateImportUsage=false, reportArgumentType=false
 # numba has no types for the functions it compiles.
 """Conversions between formats, rounded once, as `reftile.ir.rounding` and `numbers` define them.
 
@@ -166,10 +168,10 @@ def scale_code_of(x, mode, saturate):
     up = False
     if mode == UP:
         up = m.igt(fraction, np.int64(0))
-    elif mode == NEAREST or mode == AWAY:
+    elif mode in (NEAREST, AWAY):
         up = m.ige(fraction, np.int64(0x8000000000000))
     code = m.addi(m.subi(exponent, np.int64(1023 - 127)), m.i64_of_unsigned(up))
-    if saturate or mode == ZERO or mode == DOWN:
+    if saturate or mode in (ZERO, DOWN):
         code = m.smin(code, np.int64(254))
     code = m.smin(m.smax(code, np.int64(0)), np.int64(255))
     code = m.choose(m.ieq(bits, infinity), np.int64(254 if saturate else 255), code)

@@ -1,4 +1,6 @@
-# pyright: basic
+# pyright: basic, reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false, reportOptionalMemberAccess=false
+# pyright: reportPrivateImportUsage=false, reportArgumentType=false
 # numba has no types for the functions it compiles.
 """Keys of an order, and a stable sort by them."""
 
