@@ -12,6 +12,7 @@ import ctypes
 import re
 import struct
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -50,7 +51,7 @@ class Launcher:
     def __init__(self, plan: HostPlan, function: Function, device: int = 0) -> None:
         self.plan, self.function, self.device = plan, function, device
         self.fields = _place(plan)
-        self.last_grid: Grid = ()
+        self.recent_grids: deque[Grid] = deque(maxlen=4)
         self._arrays = _array_arguments(plan)
         # The arguments that decide whether others fit, and what the tensor maps are.
         self._telling = [n for n in plan.arguments if n in self._arrays or _is_read(plan, n)]
@@ -332,7 +333,9 @@ class Launcher:
                     "for no work, launch nothing",
                 )
         config.gridDimX, config.gridDimY, config.gridDimZ = x, y, z
-        self.last_grid = state[0] = tuple(grid)
+        state[0] = tuple(grid)
+        if state[0] not in self.recent_grids:
+            self.recent_grids.append(state[0])
 
     # What went wrong
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 from weakref import WeakSet
@@ -14,7 +15,7 @@ class Launches(Protocol):
 
     plan: HostPlan
     device: int
-    last_grid: Sequence[int]
+    recent_grids: deque[Sequence[int]]
 
 
 _LAUNCHERS: WeakSet[Launches] = WeakSet()
@@ -26,10 +27,11 @@ def note_launcher(launcher: Launches) -> None:
 
 
 def recent_launches() -> str:
-    """The kernels launched so far, with the grids last used, for a message."""
+    """The kernels launched so far, with the newest grids of each, for a message."""
     found = sorted(
-        f"`{launcher.plan.entry}` over {tuple(launcher.last_grid)} on device {launcher.device}"
+        f"`{launcher.plan.entry}` over {' and '.join(map(str, launcher.recent_grids))} "
+        f"on device {launcher.device}"
         for launcher in tuple(_LAUNCHERS)
-        if launcher.last_grid
+        if launcher.recent_grids
     )
     return "launched were " + ", ".join(found) if found else "no kernel of ours was launched"

@@ -228,12 +228,13 @@ def test_an_illegal_address_names_the_kernels_and_grids_it_may_be_of(
     args = [bf16(4096), Array(512), 256, 64, 0.5]
     culprit = make(replace(PLAN, entry="culprit"))
     culprit((6, 2), args)
+    culprit((2,), args)
     fake.fail["cuLaunchKernelEx"] = "ILLEGAL_ADDRESS"
     with pytest.raises(ReftileError) as error:
         make()((2, 1, 1), args)
     found = error.value.diagnosis
     assert found.rule == "cuda.illegal_address"
-    assert "`culprit` over (6, 2) on device 0" in found.message
+    assert "`culprit` over (6, 2) and (2,) on device 0" in found.message
     assert "reftile check" in found.hint
 
 
