@@ -235,10 +235,13 @@ def rounded_or_ranged(call: Call, f: Format, parts: list[Exact], sign: Mask) -> 
         return Answer.exactly(call.results[0], round_integers(parts, f, mode))
     low: list[int] = []
     high: list[int] = []
+    rounded = round_integers(parts, f, "nearest_even" if mode in ("approx", "full") else mode)
+    once = split(rounded, f)[1].tolist()
     for i, part in enumerate(parts):
         least, most = _settled(part, f, call, i)
-        low.append(least)
-        high.append(most)
+        # The value rounded once as asked is right too: away from an infinity, say, in mode `zero`.
+        low.append(min(least, once[i]))
+        high.append(max(most, once[i]))
     return answer_from(call.results[0], f, sign, low, high, limit)
 
 

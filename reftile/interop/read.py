@@ -28,7 +28,7 @@ from reftile.interop.sections import (
     read_producer,
     read_strings,
 )
-from reftile.interop.table import Coding, PortSlot, codings_by_code
+from reftile.interop.table import Coding, PortSlot, block_order, codings_by_code
 from reftile.interop.type_read import TypeTable
 from reftile.interop.versions import ENTRY_ARGUMENTS, GLOBAL_FLAGS, version_text
 from reftile.ir.attributes import Attribute
@@ -170,12 +170,12 @@ class _Body:
             block.append(self.op())
         return block
 
-    def block(self) -> Block:
+    def block(self, owner: str) -> Block:
         cursor = self.cursor
         types = tuple(self.types.value_type(cursor) for _ in range(cursor.count("arguments")))
         block = Block(types)
         outer = len(self.values)
-        self.values.extend(block.arguments)
+        self.values.extend(block_order(owner, block.arguments))
         for _ in range(cursor.count("operations")):
             block.append(self.op())
         del self.values[outer:]
@@ -358,7 +358,7 @@ class _Body:
                 break
             if blocks != 1:
                 raise cursor.error("region", f"a region has one block, found {blocks}", start)
-            regions.append(Region(self.block()))
+            regions.append(Region(self.block(coding.definition.name)))
         self.depth -= 1
         return tuple(regions)
 

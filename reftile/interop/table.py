@@ -17,14 +17,14 @@ cuda-tile; the rules above reproduce all of the public operations there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType
 from typing import cast
 
 from reftile.interop.versions import OLDEST
-from reftile.ir.core import Op
+from reftile.ir.core import Op, Value
 from reftile.ir.define import AttributeSpec, Definition, Port
 from reftile.ir.expressions import compile_expression, compile_message
 from reftile.ir.ops import OPS
@@ -138,6 +138,18 @@ def _make(cls: type[Op], definition: Definition) -> Coding:
         is_bare or many > 0 or any(p.multiplicity == "many" for p in definition.results),
         is_bare or (many == 1 and not optional),
     )
+
+
+def block_order(op: str, arguments: Sequence[Value]) -> list[Value]:
+    """The arguments of a region's block as Tile IR has them, from ours, and the other way round.
+
+    `reduce` and `scan` take pairs. Tile IR's text calls them element and accumulator, but what its
+    compiler (13.5.37, on an H200) and cuTile give as the first of a pair stands for what comes
+    before the second; with us the accumulator is the second.
+    """
+    if op not in ("reduce", "scan"):
+        return list(arguments)
+    return [arguments[i ^ 1] for i in range(len(arguments))]
 
 
 @cache

@@ -22,7 +22,7 @@ from reftile.interop.sections import (
     STRINGS,
     TYPES,
 )
-from reftile.interop.table import AttributeSlot, Coding, codings
+from reftile.interop.table import AttributeSlot, Coding, block_order, codings
 from reftile.interop.type_tags import FunctionType
 from reftile.interop.type_write import CannotWrite, TypeWriter
 from reftile.interop.versions import (
@@ -368,7 +368,7 @@ class _Writer:
             put_number(out, index)
         put_number(out, len(block.ops))
         outer = len(self.values)
-        for argument in block.arguments:
+        for argument in block_order(owner.name, block.arguments):
             self.values[argument] = len(self.values)
         for op in block.ops:
             self.op(out, op)

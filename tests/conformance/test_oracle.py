@@ -26,6 +26,8 @@ from reftile.conformance.oracle.functions import UNARY, unary
 from reftile.conformance.oracle.limits import WIDE, magnitude_code, range_of, wide_ranges
 from reftile.conformance.oracle.random import KNOWN, philox4x32
 from reftile.conformance.oracle.sums import Profile, dot_bound, gamma
+from reftile.conformance.suites.common import Settings
+from reftile.conformance.suites.elementwise import ask
 
 ORACLE = Path(reftile.conformance.oracle.__file__ or "").parent
 SMALL = [name for name, f in FORMATS.items() if f.width <= 16]
@@ -201,3 +203,22 @@ def test_bounds_of_products() -> None:
     )
     blocks = dot_bound(products, Fraction(0), u, Profile(size=4, extra=2))
     assert blocks == u * (Fraction(5, 2) * Fraction(3, 2) + 2 * Fraction(1, 4))
+
+
+@pytest.mark.parametrize(
+    ("rounding", "lhs", "rhs", "right"),
+    [
+        ("zero", 0x4800, 0x0002, 0x7BFF),
+        ("negative_inf", 0x4800, 0x0002, 0x7BFF),
+        ("positive_inf", 0xC800, 0x0002, 0xFBFF),
+        ("positive_inf", 0x4800, 0x0002, 0x7C00),
+    ],
+)
+def test_a_quotient_too_large_is_right_as_its_mode_rounds_it(
+    rounding: str, lhs: int, rhs: int, right: int
+) -> None:
+    """Found by a GPU: the range around f16 quotients took infinities for the only answer."""
+    columns = [codes([lhs]), codes([rhs])]
+    answer = ask(Settings(), "divf", columns, ["f16", "f16"], ["f16"], {"rounding": rounding})
+    assert not answer.wrong(codes([right])).any()
+    assert answer.wrong(codes([0x3C00])).all()

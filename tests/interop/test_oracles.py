@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -86,3 +87,28 @@ def test_operations_are_those_of_cuda_tile() -> None:
     # `pow` got a new name with 13.4, and kept its opcode.
     missing = {n for n in ours if n != "pow" and n.replace("_", "") not in theirs}
     assert not missing
+
+
+PAIRS = """\
+tile kernel @k() {
+  %a = iota : tile<8xi32>
+  %b = reduce %a {axis = 0, identities = [0]} : tile<i32> combine(%n: tile<i32>, %o: tile<i32>) {
+    yield %YIELDED
+  }
+  return
+}
+"""
+
+
+@needs_disassembler
+@pytest.mark.parametrize(("yielded", "place"), [("o", 0), ("n", 1)])
+def test_what_comes_first_is_first_in_tile_ir(yielded: str, place: int, tmp_path: Path) -> None:
+    """With us the accumulator is the second of a pair; in Tile IR the earlier one is the first."""
+    path = tmp_path / "pairs.tilebc"
+    path.write_bytes(write_bytecode(parse(PAIRS.replace("YIELDED", yielded))))
+    text = disassemble(path)
+    names = re.search(r"\(%(\w+): tile<i32>, %(\w+): tile<i32>\)", text)
+    assert names is not None, text
+    assert f"yield %{names.groups()[place]} " in text
+    again = show(read_bytecode(path.read_bytes()))
+    assert again == show(read_bytecode(write_bytecode(parse(again))))
