@@ -7,14 +7,14 @@ group `reftile.backends`, whose entries are functions without parameters that re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points, version
 from typing import Any, Protocol
 
 import numpy as np
 from reftile.conformance.cases import Argument, Buffer, Bytes, Scalar
 from reftile.conformance.oracle.sums import Profile
-from reftile.conformance.stress import StressConfig, run_on_views
+from reftile.conformance.stress import VIEW_CONFIG, Histogram, StressConfig, run_on_views
 
 from reftile.interp.arguments import Raw, Uninitialized
 from reftile.interp.launch import interpret
@@ -94,11 +94,8 @@ class Backend(Protocol):
         """
         ...
 
-    def run_litmus(self, test: LitmusTest, iterations: int) -> dict[str, int]:
-        """How often the outcome that a litmus test asks for was seen:
-
-        {"hit": n, "miss": m, "racy": 0 or 1}.
-        """
+    def run_litmus(self, test: LitmusTest, config: StressConfig) -> Histogram:
+        """How often the outcomes of a litmus test were seen under this stress."""
         ...
 
     def accuracy(self, op: str, dtype: str) -> float | None:
@@ -164,11 +161,10 @@ class InterpBackend:
             found[PRINTED] = np.frombuffer("".join(report.printed).encode(), np.uint8)
         return found
 
-    def run_litmus(self, test: LitmusTest, iterations: int) -> dict[str, int]:
+    def run_litmus(self, test: LitmusTest, config: StressConfig) -> Histogram:
         """All outcomes of the test's program, by the axioms of the specification."""
         found = explore(test.program)
-        hit = found.allows() is not None
-        return {"hit": int(hit), "miss": int(not hit), "racy": int(found.is_racy)}
+        return Histogram({}, int(found.allows() is not None), 1, found.is_racy)
 
     def accuracy(self, op: str, dtype: str) -> float | None:
         """See `Backend`."""
@@ -235,10 +231,10 @@ class ViewBackend(InterpBackend):
         """See `Backend`."""
         return feature == "suite:litmus" or "runs litmus tests only"
 
-    def run_litmus(self, test: LitmusTest, iterations: int) -> dict[str, int]:
+    def run_litmus(self, test: LitmusTest, config: StressConfig) -> Histogram:
         """Samples, fewer than a device would do: each is as stale as the model permits."""
-        found = run_on_views(test, StressConfig(iterations=min(iterations, self.most_samples)))
-        return {"hit": found.hits, "miss": found.runs - found.hits, "racy": 0}
+        count = min(config.iterations, self.most_samples)
+        return run_on_views(test, replace(VIEW_CONFIG, iterations=count, seed=config.seed))
 
 
 def _bind(argument: Argument, memory: dict[str, Bytes]) -> Any:

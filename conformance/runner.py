@@ -19,13 +19,12 @@ from reftile.conformance.cases import Budget, Buffer, Case, Program, from_memory
 from reftile.conformance.expectations import Waiver, not_passed
 from reftile.conformance.oracle.answer import Answer
 from reftile.conformance.oracle.formats import FORMATS, is_float, is_nan, key, to_float64
-from reftile.conformance.stress import Histogram, Machine, StressConfig, judge
+from reftile.conformance.stress import Histogram, StressConfig, judge
 from reftile.conformance.suites.common import Settings
 from reftile.conformance.suites.litmus import Question, questions
 from reftile.conformance.suites.registry import SUITES, make_cases
 from reftile.conformance.verdicts import BAD, Verdict, empty_counts
 
-from reftile.interp.model.litmus import LitmusTest
 from reftile.ir.ops import OPS
 
 Progress = Callable[[int, int, str], None]
@@ -260,36 +259,27 @@ def _answer(backend: Backend, question: Question, runs: int) -> tuple[Verdict, s
         return Verdict.UNSUPPORTED, f"suite:litmus: {supported or 'not supported'}"
     try:
         if not backend.info().exact_litmus:
-            judged = judge(question.test, machine_of(backend), StressConfig(iterations=runs))
+            judged = judge(question.test, backend.run_litmus, StressConfig(iterations=runs))
             return judged.verdict, judged.why
-        return _compare_exactly(question, backend.run_litmus(question.test, runs))
+        found = backend.run_litmus(question.test, StressConfig(iterations=runs))
+        return _compare_exactly(question, found)
     except Unsupported as error:
         return Verdict.UNSUPPORTED, str(error)
     except Exception:
         return Verdict.ERROR, traceback.format_exc()
 
 
-def _compare_exactly(question: Question, found: Mapping[str, int]) -> tuple[Verdict, str]:
+def _compare_exactly(question: Question, found: Histogram) -> tuple[Verdict, str]:
     """Hold an implementation that finds every outcome to the expected pair."""
     expected = question.test.expected
-    if bool(found.get("racy", 0)) != expected.race:
-        what = "a race" if found["racy"] else "no race"
+    if found.racy != expected.race:
+        what = "a race" if found.racy else "no race"
         return Verdict.FAIL, f"expected {expected}, found {what}"
-    if expected.outcome == "forbid" and found["hit"]:
-        return Verdict.FAIL, f"a forbidden outcome was seen {found['hit']} times"
-    if expected.outcome == "allow" and not found["hit"]:
+    if expected.outcome == "forbid" and found.hits:
+        return Verdict.FAIL, f"a forbidden outcome was seen {found.hits} times"
+    if expected.outcome == "allow" and not found.hits:
         return Verdict.FAIL, "an allowed outcome cannot be reached"
     return Verdict.PASS, ""
-
-
-def machine_of(backend: Backend) -> Machine:
-    """A backend as a machine that is asked for histograms."""
-
-    def run(test: LitmusTest, config: StressConfig) -> Histogram:
-        found = backend.run_litmus(test, config.iterations)
-        return Histogram({}, found["hit"], found["hit"] + found["miss"])
-
-    return run
 
 
 def _with_waiver(result: Result, waivers: Iterable[Waiver]) -> Result:

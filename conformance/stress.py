@@ -2,6 +2,11 @@
 
     judged = judge(test, machine, StressConfig(iterations=1000, seed=1))
 
+A machine is a function `run_litmus(test, config) -> Histogram`. What a configuration means is fixed
+here, so that all machines do the same: `launches` says what happens in each launch, `roles` and
+`places` who plays which part of which instance on which memory. `run_on_views` is such a machine:
+it carries launches out on the view machine of the memory model.
+
 That a forbidden outcome was not seen proves something only where the machine, under the same
 stress, does show it for a *mutant*: the same program with one order taken away. So a test passes if
 the outcome was never seen, and a mutant showed it at least three times in as many runs, which is
@@ -10,9 +15,12 @@ a chance of 95 in 100 to have seen it here. Where no mutant shows it, the verdic
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
+from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
@@ -23,7 +31,7 @@ from reftile.interp.model.events import Block, Op, Program
 from reftile.interp.model.explore import explore
 from reftile.interp.model.litmus import LitmusTest
 from reftile.interp.model.values import evaluate
-from reftile.interp.model.view import ViewMachine
+from reftile.interp.model.view import Sampling, ViewMachine
 
 ENOUGH = 3
 """Sightings of a mutant's outcome that make its absence elsewhere mean something."""
@@ -37,7 +45,8 @@ class StressConfig:
     a permutation that steps by `permutation`. stride: elements between places of one instance.
     Percentages say how often something is done in a launch: blocks shuffled, a barrier before the
     test, other blocks that store and load (`stress`), and the testing ones before they begin
-    (`prestress`). The lines that they use are `stress_line` bytes long, `stress_targets` of them.
+    (`prestress`). The lines that they use are `stress_line` bytes long, `stress_targets` of them,
+    in a scratch memory of 32 times that; `assignment` says who uses which.
     """
 
     iterations: int = 100
@@ -100,8 +109,11 @@ def check_config(config: StressConfig) -> None:
     for name in ("shuffle", "barrier", "stress", "prestress"):
         if getattr(config, name) > 100:
             raise ValueError(f"{name} is a percentage")
-    if min(config.iterations, config.instances, config.stride, config.permutation) < 1:
-        raise ValueError("iterations, instances, stride and permutation are positive")
+    for name in ("iterations", "instances", "stride", "permutation", "threads", "stress_targets"):
+        if getattr(config, name) < 1:
+            raise ValueError(f"{name} is positive")
+    if config.stress_line < 4:
+        raise ValueError("a line to stress has 4 bytes at least")
 
 
 def roles(config: StressConfig, blocks: int) -> list[list[tuple[int, int]]]:
@@ -120,13 +132,82 @@ def roles(config: StressConfig, blocks: int) -> list[list[tuple[int, int]]]:
     return found
 
 
+def places(config: StressConfig, cells: int) -> list[list[int]]:
+    """For each instance, the element of the test memory where each of its cells lies.
+
+    Instances are interleaved, and `stride` elements lie between neighbours.
+    """
+    return [
+        [(cell * config.instances + instance) * config.stride for cell in range(cells)]
+        for instance in range(config.instances)
+    ]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What happens in one launch.
+
+    order: the testing blocks, by the number that the hardware gives them. stressing: for each block
+    that stresses, the byte of the scratch memory that it accesses `stress_iterations` times.
+    """
+
+    seed: int
+    order: tuple[int, ...]
+    has_barrier: bool
+    has_prestress: bool
+    stressing: tuple[int, ...]
+
+    @property
+    def has_stress(self) -> bool:
+        """Whether any block stresses memory beside the test."""
+        return bool(self.stressing)
+
+
+def scratch_bytes(config: StressConfig) -> int:
+    """The size of the memory that is stressed."""
+    return 32 * config.stress_line * config.stress_targets
+
+
+def launches(config: StressConfig) -> Iterator[Launch]:
+    """What happens in each launch of a configuration; the same each time."""
+    for number in range(config.iterations):
+        random = Random(f"launch {config.seed} {number}")
+
+        def happens(percent: int, random: Random = random) -> bool:
+            return random.random() * 100 < percent
+
+        order = list(range(config.testing_blocks))
+        if happens(config.shuffle):
+            random.shuffle(order)
+        barrier, stress = happens(config.barrier), happens(config.stress)
+        prestress = happens(config.prestress)
+        count = random.randint(config.testing_blocks, config.most_blocks) - config.testing_blocks
+        lines = random.sample(range(32 * config.stress_targets), config.stress_targets)
+        targets = [line * config.stress_line for line in lines]
+        stressing: list[int] = []
+        if stress and config.stress_iterations:
+            for block in range(max(1, count)):
+                turn = block % len(targets)
+                if config.assignment == "chunked":
+                    turn = block * len(targets) // max(1, count)
+                stressing.append(targets[turn])
+        is_warm = prestress and config.prestress_iterations > 0
+        seed = config.seed * 1_000_003 + number
+        yield Launch(seed, tuple(order), barrier, is_warm, tuple(stressing))
+
+
 @dataclass
 class Histogram:
-    """How often each outcome was seen. hits: of the outcome that the test asks for."""
+    """How often each outcome was seen.
+
+    hits: of the outcome that the test asks for. racy: whether a race was found; only machines that
+    look at all executions can say so.
+    """
 
     outcomes: dict[str, int] = field(default_factory=dict)
     hits: int = 0
     runs: int = 0
+    racy: bool = False
 
     @property
     def rate(self) -> float:
@@ -145,16 +226,68 @@ class Histogram:
 Machine = Callable[[LitmusTest, StressConfig], Histogram]
 
 
+VIEW_CONFIG = StressConfig(
+    testing_blocks=4,
+    most_blocks=8,
+    instances=1,
+    shuffle=100,
+    barrier=100,
+    stress=100,
+    prestress=100,
+)
+"""One instance in each launch, as stale as can be: what the view machine is good at."""
+
+
+def staleness(config: StressConfig, launch: Launch) -> float:
+    """How often a load of the view machine finds an old value, of the times that it may.
+
+    As on a device, pressure on memory makes it likelier: the more accesses beside the test and
+    before it, the more lines they spread over; stores press more than loads.
+    """
+    if not launch.has_stress and not launch.has_prestress:
+        return 0.05
+    found = 0.05
+    if launch.has_stress:
+        stores = config.stress_pattern.count("store") / 2
+        spread = min(1.0, config.stress_targets / 4)
+        found += (0.5 + 0.25 * stores) * min(1.0, config.stress_iterations / 256) * spread
+    if launch.has_prestress:
+        found += 0.2 * min(1.0, config.prestress_iterations / 64)
+    return min(1.0, found)
+
+
 def run_on_views(test: LitmusTest, config: StressConfig) -> Histogram:
-    """The view machine as a device: one sample for each iteration; stress does nothing to it."""
+    """The view machine as a device: each launch runs every instance of the test once.
+
+    Behind a barrier blocks run interleaved, else mostly one after another, in the order that the
+    launch gives them; stress decides how stale loads are.
+    """
     check_config(config)
-    machine, found = _view_machine(test.program), Histogram(runs=config.iterations)
-    for number in range(config.iterations):
-        values = dict(machine.run(config.seed * 1_000_003 + number).outcome)
-        text = ", ".join(f"{name}={value}" for name, value in values.items())
-        found.outcomes[text] = found.outcomes.get(text, 0) + 1
-        wanted = test.program.exists
-        found.hits += wanted is not None and evaluate(wanted, values) == 1
+    machine, found = _view_machine(test.program), Histogram()
+    players = _players(config, len(test.program.blocks))
+    wanted = test.program.exists
+    for launch in launches(config):
+        turn = {block: at for at, block in enumerate(launch.order)}
+        stale = staleness(config, launch)
+        for instance, blocks in enumerate(players):
+            # The role whose block comes first in the launch goes first.
+            order = sorted(range(len(blocks)), key=lambda role: turn[blocks[role]])
+            sampling = Sampling(1.0 if launch.has_barrier else 0.1, stale, tuple(order))
+            execution = machine.run(launch.seed * 65_537 + instance, sampling)
+            values = dict(execution.outcome)
+            text = ", ".join(f"{name}={value}" for name, value in values.items())
+            found.outcomes[text] = found.outcomes.get(text, 0) + 1
+            found.hits += wanted is not None and evaluate(wanted, values) == 1
+            found.runs += 1
+    return found
+
+
+def _players(config: StressConfig, blocks: int) -> list[list[int]]:
+    """For each instance, the testing block that plays each role."""
+    found = [[0] * blocks for _ in range(config.instances)]
+    for block, pairs in enumerate(roles(config, blocks)):
+        for instance, role in pairs:
+            found[instance][role] = block
     return found
 
 
@@ -250,3 +383,59 @@ def judge(test: LitmusTest, machine: Machine, config: StressConfig) -> Judged:
         if seen >= ENOUGH:
             return Judged(Verdict.PASS, "", found, what, seen)
     return Judged(Verdict.VACUOUS, f"no mutant shows the outcome here: {where}", found)
+
+
+# Tuning
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The configuration under which a mutant is seen most, and how often it is."""
+
+    config: StressConfig
+    rate: float
+
+
+def tune(
+    mutant: LitmusTest,
+    machine: Machine,
+    configs: int = 50,
+    iterations: int = 50,
+    seconds: float = 64,
+) -> Tuned:
+    """Try random configurations on a mutant, and give the best.
+
+    Stops after `configs`, or after `seconds`. What it gives is worth keeping: see `save_profile`.
+    """
+    best = Tuned(random_config(0, iterations), 0.0)
+    end = time.monotonic() + seconds
+    for seed in range(configs):
+        config = random_config(seed, iterations)
+        rate = machine(mutant, config).rate
+        if rate > best.rate:
+            best = Tuned(config, rate)
+        if time.monotonic() > end:
+            break
+    return best
+
+
+def save_profile(path: Path, device: str, tuned: Mapping[str, Tuned]) -> None:
+    """Write the configurations found for a device, by test."""
+    data = {name: {"rate": t.rate, **asdict(t.config)} for name, t in sorted(tuned.items())}
+    path.write_text(json.dumps({"device": device, "tests": data}, indent=1) + "\n", "utf-8")
+
+
+def load_profile(path: Path, device: str) -> dict[str, Tuned]:
+    """Read what `save_profile` wrote.
+
+    Raises:
+        ValueError: it is for another device.
+    """
+    data = json.loads(path.read_text("utf-8"))
+    if data["device"] != device:
+        raise ValueError(f"{path} is for {data['device']}, and this is {device}")
+    found: dict[str, Tuned] = {}
+    for name, entry in data["tests"].items():
+        rate = entry.pop("rate")
+        found[name] = Tuned(StressConfig(**entry), rate)
+    return found

@@ -10,6 +10,7 @@ import numpy as np
 from reftile.conformance.backend import Info, Unsupported
 from reftile.conformance.cases import Argument, Buffer, Bytes, Scalar
 from reftile.conformance.oracle.formats import WIDTHS
+from reftile.conformance.stress import Histogram, StressConfig
 from reftile.conformance.tileiras.bundle import Bundle, read_bundle
 from reftile.conformance.tileiras.compiler import (
     Compiled,
@@ -114,7 +115,7 @@ class TileirasBackend:
             # No diagnosis of a checker: the machine broke.
             raise RuntimeError(f"{error.diagnosis.rule}: {error.diagnosis.message}") from None
 
-    def run_litmus(self, test: LitmusTest, iterations: int) -> dict[str, int]:
+    def run_litmus(self, test: LitmusTest, config: StressConfig) -> Histogram:
         """See `Backend`: many instances in each launch, at varying distances."""
         if test.program.exists is None:
             raise Unsupported("the test asks for no outcome")
@@ -123,7 +124,7 @@ class TileirasBackend:
         for (text, kernel), roles in zip(found.texts, found.roles, strict=True):
             made = self.compile(text, kernel)
             codes.append(Code(made.cubin, kernel, (roles * INSTANCES, 1, 1)))
-        launches = max(-(-iterations // (INSTANCES * len(STEPS))), 1)
+        launches = max(-(-config.iterations // (INSTANCES * len(STEPS))), 1)
         hits = runs = 0
         for step in STEPS:
             launch = Launch(
@@ -134,7 +135,7 @@ class TileirasBackend:
             for memories in self._launch(launch):
                 hits += count_hits(found, memories, step)
                 runs += INSTANCES
-        return {"hit": hits, "miss": runs - hits, "racy": 0}
+        return Histogram({}, hits, runs)
 
     def accuracy(self, op: str, dtype: str) -> float | None:
         """See `Backend`: the limits of the specification are claimed."""

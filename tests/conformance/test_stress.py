@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from reftile.conformance.runner import run_suites
 from reftile.conformance.stress import (
+    VIEW_CONFIG,
     Histogram,
     StressConfig,
     check_config,
     judge,
+    launches,
+    load_profile,
     mutants,
+    places,
     random_config,
     roles,
     run_on_views,
+    save_profile,
+    scratch_bytes,
+    staleness,
+    tune,
 )
 from reftile.conformance.verdicts import Verdict
 
 from reftile.interp.model.litmus import LitmusTest
 from tests.interp.litmus_suite import suite
 
-CONFIG = StressConfig(iterations=100, seed=1)
+CONFIG = replace(VIEW_CONFIG, iterations=100, seed=1)
 
 
 def test_a_forbidden_outcome_passes_where_a_mutant_shows_it() -> None:
@@ -81,6 +90,83 @@ def test_wrong_configurations_are_refused() -> None:
         check_config(replace(CONFIG, shuffle=101))
     with pytest.raises(ValueError, match="most_blocks"):
         check_config(replace(CONFIG, testing_blocks=2000))
+
+
+BUSY = replace(CONFIG, iterations=400, testing_blocks=64, most_blocks=96, stress_targets=3)
+
+
+def test_percentages_say_how_often() -> None:
+    config = replace(BUSY, shuffle=25, barrier=75, stress=50, prestress=10)
+    found = list(launches(config))
+    rates = {
+        "shuffle": sum(launch.order != tuple(range(64)) for launch in found),
+        "barrier": sum(launch.has_barrier for launch in found),
+        "stress": sum(launch.has_stress for launch in found),
+        "prestress": sum(launch.has_prestress for launch in found),
+    }
+    for name, count in rates.items():
+        assert abs(count / 4 - getattr(config, name)) < 8, (name, count)
+    assert list(launches(config)) == found
+    assert list(launches(replace(config, seed=2))) != found
+
+
+def test_blocks_that_stress_use_the_lines_they_are_given() -> None:
+    for assignment in ("round-robin", "chunked"):
+        config = replace(BUSY, stress_line=128, assignment=assignment)  # type: ignore[arg-type]
+        for launch in launches(replace(config, iterations=50)):
+            targets = list(dict.fromkeys(launch.stressing))
+            assert 1 <= len(targets) <= 3 and len(launch.stressing) <= 32
+            assert all(at % 128 == 0 and at < scratch_bytes(config) for at in targets)
+            runs = sum(a != b for a, b in zip(launch.stressing, launch.stressing[1:], strict=False))
+            assert assignment == "round-robin" or runs < 3
+    assert scratch_bytes(config) == 32 * 128 * 3
+    assert not any(launch.has_stress for launch in launches(replace(BUSY, stress_iterations=0)))
+
+
+def test_no_stress_without_its_share() -> None:
+    calm = replace(BUSY, stress=0, prestress=0, shuffle=0, barrier=0, iterations=20)
+    for launch in launches(calm):
+        assert not (launch.has_stress or launch.has_prestress or launch.has_barrier)
+        assert launch.order == tuple(range(64))
+        assert staleness(calm, launch) == 0.05
+
+
+@pytest.mark.parametrize("stride", [1, 7])
+def test_instances_lie_apart(stride: int) -> None:
+    config = replace(CONFIG, instances=50, stride=stride)
+    found = [at for instance in places(config, 3) for at in instance]
+    assert len(set(found)) == 150 and all(at % stride == 0 for at in found)
+
+
+def test_every_instance_of_every_launch_is_counted() -> None:
+    config = replace(CONFIG, iterations=7, instances=9, testing_blocks=5)
+    assert run_on_views(suite()["SB+rlx"], config).runs == 63
+
+
+def test_stress_and_barriers_decide_what_is_seen() -> None:
+    """A calm machine hardly shows what a busy one does: a test under it would prove nothing."""
+    busy = replace(CONFIG, iterations=300)
+    calm = replace(busy, stress=0, prestress=0, barrier=0)
+    test = suite()["SB+rlx"]
+    assert run_on_views(test, busy).hits > 10 * max(1, run_on_views(test, calm).hits)
+    small = replace(calm, iterations=20)
+    assert judge(suite()["MP+rlx+rel-acq"], run_on_views, small).verdict is Verdict.VACUOUS
+    more = [replace(busy, stress_iterations=n) for n in (16, 256)]
+    assert run_on_views(test, more[0]).hits < run_on_views(test, more[1]).hits
+
+
+def test_tuning_finds_a_configuration_and_keeps_it(tmp_path: Path) -> None:
+    def few(test: LitmusTest, config: StressConfig) -> Histogram:
+        return run_on_views(test, replace(config, instances=1))
+
+    tuned = tune(suite()["SB+rlx"], few, configs=12, iterations=25)
+    assert tuned.rate > 0.1
+    assert tuned.rate >= few(suite()["SB+rlx"], random_config(0, 25)).rate
+    path = tmp_path / "profile.json"
+    save_profile(path, "views", {"SB+rlx": tuned})
+    assert load_profile(path, "views") == {"SB+rlx": tuned}
+    with pytest.raises(ValueError, match="is for views"):
+        load_profile(path, "another")
 
 
 def test_the_suite_runs_on_the_view_machine() -> None:

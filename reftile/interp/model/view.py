@@ -15,6 +15,7 @@ a load reads a store that runs later (load buffering).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from random import Random
 
 from reftile.interp.model.candidate import stored_value
@@ -36,6 +37,20 @@ from reftile.interp.model.values import (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How an execution is sampled; by default as freely as the model permits.
+
+    overlap: how often the next step is of any block instead of the first one that can go on, in
+    `order`. staleness: how often a read or write takes any place in the history that is permitted,
+    instead of the latest.
+    """
+
+    overlap: float = 1.0
+    staleness: float = 1.0
+    order: tuple[int, ...] = ()
+
+
 class ViewMachine:
     """Samples executions of one program.
 
@@ -48,9 +63,9 @@ class ViewMachine:
         self.evaluator = Evaluator(model or spec_model(), self.events.space, self.events.base)
         self.deciding = _deciding(self.events)
 
-    def run(self, seed: int) -> Execution:
+    def run(self, seed: int, sampling: Sampling | None = None) -> Execution:
         """Return the execution of this seed."""
-        return _Run(self, Random(seed)).execution()
+        return _Run(self, Random(seed), sampling or Sampling()).execution()
 
 
 def _deciding(events: EventSet) -> list[set[str]]:
@@ -70,7 +85,8 @@ class _Run:
     write must stay.
     """
 
-    def __init__(self, machine: ViewMachine, random: Random) -> None:
+    def __init__(self, machine: ViewMachine, random: Random, sampling: Sampling) -> None:
+        self.sampling = sampling
         self.machine, self.events, self.random = machine, machine.events, random
         self.space = machine.events.space
         self.before: dict[int, int] = {}
@@ -103,12 +119,26 @@ class _Run:
             mine = [n for n in waiting if self._launch(n) == launch]
             while mine:
                 ready = [n for n in mine if self._is_ready(n, mine)]
-                number = self.random.choice(ready)
+                number = self.random.choice(self._preferred(ready))
                 mine.remove(number)
                 self._step(self.events.units[number])
         for unit in (u for u in self.events.units if u.role == "exit"):
             self._step(unit)
         return self._finished()
+
+    def _preferred(self, ready: list[int]) -> list[int]:
+        """All that is ready, or that of the first block, as the sampling has it."""
+        overlap, order = self.sampling.overlap, self.sampling.order
+        if overlap == 1.0 or self.random.random() < overlap:
+            return ready
+        rank = {block: at for at, block in enumerate(order)}
+        blocks = [self.events.units[n].block for n in ready]
+        first = min(blocks, key=lambda block: rank.get(block, block))
+        return [n for n, block in zip(ready, blocks, strict=True) if block == first]
+
+    def _is_stale(self) -> bool:
+        staleness = self.sampling.staleness
+        return staleness == 1.0 or self.random.random() < staleness
 
     def _launch(self, number: int) -> int:
         return self.events.program.blocks[self.events.units[number].block].launch
@@ -194,7 +224,7 @@ class _Run:
         found = history[self._oldest(granule, known) :]
         if unit.writes:
             found = [w for w in found if w not in self.glued] or history[-1:]
-        return found
+        return found if self._is_stale() else found[-1:]
 
     def _read(self, unit: Unit) -> Value:
         """Let each event of the access read, and learn what the writes bring along."""
@@ -276,9 +306,8 @@ class _Run:
         if not history:
             return 0
         lowest = self._oldest(granule, known)
-        return self.random.choice(
-            [i + 1 for i in range(lowest, len(history)) if history[i] not in self.glued]
-        )
+        free = [i + 1 for i in range(lowest, len(history)) if history[i] not in self.glued]
+        return self.random.choice(free) if self._is_stale() else free[-1]
 
     def _finished(self) -> Execution:
         rf = self.space.of((w, r) for r, w in self.reads_from.items())
