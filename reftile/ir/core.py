@@ -49,6 +49,8 @@ class Op:
     """
 
     __slots__ = (
+        "_flat",
+        "_flat_of",
         "arguments",
         "attributes",
         "comments",
@@ -71,6 +73,8 @@ class Op:
         names: tuple[str, ...] = (),
     ) -> None:
         self.arguments = arguments
+        self._flat: tuple[Value, ...] = ()
+        self._flat_of: object = None
         self.attributes: dict[str, Attribute] = attributes if attributes is not None else {}
         self.regions = regions
         self.span = span
@@ -86,13 +90,16 @@ class Op:
     @property
     def operands(self) -> tuple[Value, ...]:
         """All operands, flat, in port order."""
-        flat: list[Value] = []
-        for argument in self.arguments:
-            if isinstance(argument, tuple):
-                flat.extend(argument)
-            elif argument is not None:
-                flat.append(argument)
-        return tuple(flat)
+        # Asked for several times in every pass; `arguments` is replaced, never changed.
+        if self._flat_of is not self.arguments:
+            flat: list[Value] = []
+            for argument in self.arguments:
+                if isinstance(argument, tuple):
+                    flat.extend(argument)
+                elif argument is not None:
+                    flat.append(argument)
+            self._flat, self._flat_of = tuple(flat), self.arguments
+        return self._flat
 
     def replace_operands(self, mapping: dict[Value, Value]) -> None:
         """Use `mapping[v]` wherever `v` is used and mapped. Regions inside are not entered."""
