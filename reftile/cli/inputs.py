@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -151,8 +152,8 @@ class Arguments:
             else:
                 self.positional.append(parse_argument(text, random))
 
-    def for_kernel(self, names: list[str]) -> list[Any]:
-        """The values in the order of `names`.
+    def for_kernel(self, names: list[str], optional: Mapping[str, Any] | None = None) -> list[Any]:
+        """The values in the order of `names`; `optional` has those of arguments left out.
 
         Raises:
             ReftileError: one is missing, or one too many was given.
@@ -170,6 +171,8 @@ class Arguments:
                 values.append(self.named[name])
             elif queue:
                 values.append(queue.pop(0))
+            elif optional is not None and name in optional:
+                values.append(optional[name])
             else:
                 raise bad(
                     f"no value for the argument `{name}`", f"the kernel takes {', '.join(names)}"

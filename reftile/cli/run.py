@@ -118,11 +118,13 @@ def _load_python(path: Path, name: str, request: Request) -> Loaded:
         raise bad(f"`{name}` in {path} is not a kernel", "decorate it with @reftile.kernel")
     constants = _constants(request.constants)
     unnamed = [p.name for p in kernel.parameters if p.name not in constants]
-    values = Arguments(request.arguments, request.seed).for_kernel(unnamed)
+    values = Arguments(request.arguments, request.seed).for_kernel(unnamed, kernel.defaults)
     grid = parse_grid(request.grid)
 
     def specialise(values: list[Any]) -> Any:
         return kernel.specialise(**dict(zip(unnamed, values, strict=True)), **constants)
+
+    grid = kernel.own_grid(specialise(values)) or grid
 
     def launch(values: list[Any], **options: Any) -> Report:
         found = specialise(values)

@@ -121,6 +121,16 @@ class KernelFunction:
         bound.apply_defaults()
         return tuple(bound.arguments[p.name] for p in self.parameters)
 
+    @property
+    def defaults(self) -> dict[str, object]:
+        """The values of parameters that may be left out."""
+        found = inspect.signature(self.function).parameters
+        return {n: p.default for n, p in found.items() if p.default is not p.empty}
+
+    def own_grid(self, found: Specialised) -> tuple[int, int, int] | None:
+        """The grid that the kernel says it needs; None if the launch says it."""
+        return None
+
     def specialise(self, *args: object, **keywords: object) -> Specialised:
         """Trace the kernel for arguments, or find it in the cache.
 

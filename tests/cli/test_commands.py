@@ -269,3 +269,16 @@ def test_a_missing_package_is_named(
     monkeypatch.setattr("reftile.cli.conformance.import_module", missing)
     assert execute(command) == 3
     assert "the package hypothesis is not installed" in capsys.readouterr().err
+
+
+def test_a_pipe_kernel_of_python_runs_over_its_own_grid(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Parameters with a default may be left out, and `Kernel(...)` says how many blocks there are."""
+    path = Path(__file__).resolve().parents[2] / "examples" / "pipe" / "matmul.py"
+    where = f"{path}:matmul"
+    arguments = ["f16[200,64]", "f16[64,136]", "f16[200,136]=zeros"]
+    assert execute(["run", where, *arguments]) == 0
+    assert "4 blocks" in capsys.readouterr().out
+    assert execute(["check", where, *arguments, "64", "64", "32", "3"]) == 0
+    assert "no finding" in capsys.readouterr().out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from inspect import Parameter, signature
 from typing import Any, cast, overload
 
 from reftile.ir.attributes import Attribute
@@ -12,7 +11,7 @@ from reftile.ir.build import make_kernel
 from reftile.ir.core import Kernel, Value
 from reftile.ir.diagnostics import Diagnosis, ReftileError, fail
 from reftile.ir.verify import verify
-from reftile.lang.annotations import Parameter as KernelParameter
+from reftile.lang.annotations import Parameter
 from reftile.lang.backends import Specialised, run
 from reftile.lang.captures import Captures
 from reftile.lang.kernels import Hints, KernelFunction
@@ -83,15 +82,11 @@ class PipeKernel(KernelFunction):
         Raises:
             ReftileError: a parameter is an array, whose rank and strides a launch would say.
         """
-        defaults = {
-            name: parameter.default
-            for name, parameter in signature(self.function).parameters.items()
-            if parameter.default is not Parameter.empty
-        }
-        specs = tuple(self._spec(p, {**defaults, **constants}) for p in self.parameters)
+        given = {**self.defaults, **constants}
+        specs = tuple(self._spec(p, given) for p in self.parameters)
         return self.kernel_for(Signature(specs))
 
-    def _spec(self, parameter: KernelParameter, constants: Mapping[str, object]) -> Spec:
+    def _spec(self, parameter: Parameter, constants: Mapping[str, object]) -> Spec:
         if parameter.pointer is not None:
             return PointerSpec(parameter.name, parameter.pointer.dtype)
         if parameter.scalar is not None:
@@ -171,13 +166,22 @@ class PipeKernel(KernelFunction):
 
     # Launching
 
-    def grid_of(self, found: Specialised) -> tuple[int, ...]:
-        """The grid that the kernel says it needs for these arguments.
+    def own_grid(self, found: Specialised) -> tuple[int, int, int] | None:
+        """The grid that the kernel says it needs for these arguments."""
+        grid = self._traced.grids.get(found.kernel)
+        if grid is None:
+            return None
+        arguments = dict(zip(found.kernel.arguments, found.values, strict=True))
+        x, y, z = (*(evaluate_scalar(v, arguments) for v in grid), 1, 1)[:3]
+        return x, y, z
+
+    def grid_of(self, found: Specialised) -> tuple[int, int, int]:
+        """The grid that the kernel says it needs.
 
         Raises:
             ReftileError: it says none.
         """
-        grid = self._traced.grids.get(found.kernel)
+        grid = self.own_grid(found)
         if grid is None:
             raise ReftileError(
                 Diagnosis(
@@ -187,8 +191,7 @@ class PipeKernel(KernelFunction):
                     f"launch it with one: {self.__name__}[grid](...)",
                 )
             )
-        arguments = dict(zip(found.kernel.arguments, found.values, strict=True))
-        return tuple(evaluate_scalar(v, arguments) for v in grid)
+        return grid
 
     def __call__(self, *args: object, **keywords: object) -> object:
         """Launch over the grid that the kernel says itself; options as for `kernel[grid]`."""

@@ -78,9 +78,11 @@ class _Ring:
             t.cells[ring.last], t.cells[ring.last_phase] = lambda: last, lambda: one
             if shape.target == "sm_90a":
                 ring.barrier = t.value("alloc_barrier", types=[BarrierType(stages, 1)])
+                ring.barrier.name = "full"
             if shape.replicas > 1:
                 kind = BarrierType(stages, shape.replicas)
                 ring.empty = t.value("alloc_barrier", types=[kind])
+                ring.empty.name = "empty"
             return ring
 
         return cast("_Ring", shape.once(("ring", node, stages), make))

@@ -45,6 +45,11 @@ class Shared(ForeignValue):
         """Name the value in a message."""
         return f"the {self.dtype} tile of shape {self.kind.shape} in shared memory"
 
+    @property
+    def result(self) -> Value | None:
+        """The ring, which gets the name that the kernel gives it."""
+        return self.ring
+
     def _known(self) -> Mapping[str, object]:
         shape = self.kind.shape
         return {"shape": shape, "dtype": self.dtype, "ndim": len(shape)}
@@ -210,6 +215,7 @@ def _barrier_of(t: Trace, shape: BlockShape, shared: Shared) -> tuple[Value, Til
     if shared.barrier is None:
         with shape.on_top():
             shared.barrier = t.value("alloc_barrier", types=[BarrierType(1, 1)])
+            shared.barrier.name = f"{shared.ring.name or 'shared'}_full"
         shared.phase_cell = shape.fresh("phase")
         t.cells[shared.phase_cell] = shape.zero
     return shared.barrier, cast("Tile", t.cell(shared.phase_cell))

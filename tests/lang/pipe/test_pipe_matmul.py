@@ -100,7 +100,7 @@ def test_sizes_are_no_part_of_the_kernel() -> None:
 
 def test_the_grid_follows_from_the_arguments() -> None:
     kernel = matmul("sm_90a")
-    assert kernel.grid_of(kernel.specialise(*operands(300, 136, 64))) == (2, 3)
+    assert kernel.grid_of(kernel.specialise(*operands(300, 136, 64))) == (2, 3, 1)
 
 
 def test_it_takes_as_many_lines_as_elsewhere() -> None:

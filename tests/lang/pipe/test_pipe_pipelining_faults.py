@@ -39,14 +39,14 @@ FAULTS: dict[str, tuple[str, int, str, str]] = {
     "the wrong stage is filled": (
         "sm_90a",
         3,
-        r"arrive_barrier (%\d+), %ring\d+_last \{",
+        r"arrive_barrier (%\w+), %ring\d+_last \{",
         r"arrive_barrier \1, %SLOT {",
     ),
     "too few bytes are announced": ("sm_90a", 2, r"bytes = \d+", "bytes = 64"),
     "the phase is the other one": (
         "sm_90a",
         2,
-        r"wait_barrier (%\d+), (%ring\d+_slot), %ring\d+_phase",
+        r"wait_barrier (%\w+), (%ring\d+_slot), %ring\d+_phase",
         r"wait_barrier \1, \2, %\2_x",
     ),
     "a group too many in flight": (
