@@ -11,13 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 from reftile.conformance.backend import Unsupported
+from reftile.conformance.cases import Bytes, from_memory
 from reftile.conformance.fuzz.generate import program_of_seed
 from reftile.conformance.fuzz.oracles import PROGRAM, run
 from reftile.conformance.fuzz.program import Program
 from reftile.conformance.fuzz.races import examine
 from reftile.conformance.fuzz.reduce import reduce_kernel
 from reftile.conformance.fuzz.subset import Subset
+from reftile.conformance.oracle.formats import FORMATS, WIDTHS, is_float, is_nan
 from reftile.conformance.tileiras.backend import TileirasBackend
 from reftile.conformance.tileiras.compiler import module_to_bytecode
 from reftile.conformance.tileiras.device import Code, Launch, Memory, Parameter
@@ -127,16 +130,29 @@ def disagreement(backend: TileirasBackend, program: Program, kernel: Kernel) -> 
     except ReftileError as error:
         return f"{error.diagnosis.rule}: {error.diagnosis.message}"
     for buffer, wanted, got in zip(program.buffers, expected.memory, memories, strict=True):
-        bad = np.flatnonzero(np.frombuffer(wanted, np.uint8) != got)
+        dtype, size = buffer.dtype.name, buffer.dtype.storage.itemsize
+        bad = different(dtype, np.frombuffer(wanted, np.uint8), got)
         if bad.size:
-            size = buffer.dtype.storage.itemsize
-            at = int(bad[0]) // size
+            at = int(bad[0])
             one, other = wanted[at * size : (at + 1) * size], got[at * size : (at + 1) * size]
             return (
                 f"{buffer.name}[{at}] ({buffer.dtype.name}) is 0x{bytes(other)[::-1].hex()}, "
-                f"and 0x{one[::-1].hex()} on the interpreter; {bad.size} bytes differ in all"
+                f"and 0x{one[::-1].hex()} on the interpreter; {bad.size} elements differ in all"
             )
     return ""
+
+
+def different(dtype: str, one: Bytes, other: Bytes) -> NDArray[np.intp]:
+    """The elements of two buffers that differ; which NaN an operation gives is not specified."""
+    if WIDTHS[dtype] == 4:
+        return np.flatnonzero(one != other)
+    count = one.size * 8 // max(WIDTHS[dtype], 8)
+    left, right = from_memory(one, dtype, count), from_memory(other, dtype, count)
+    differs = left != right
+    if is_float(dtype):
+        f = FORMATS[dtype]
+        differs &= ~(is_nan(left, f) & is_nan(right, f))
+    return np.flatnonzero(differs)
 
 
 def reduce(backend: TileirasBackend, found: Disagreement, seconds: float) -> Disagreement:

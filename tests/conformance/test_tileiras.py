@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from reftile.conformance.backend import InterpBackend, Unsupported
 from reftile.conformance.cases import Scalar
-from reftile.conformance.fuzz.generate import program_of_seed
 from reftile.conformance.runner import run_case, run_suites, select_cases
 from reftile.conformance.suites.common import Settings
 from reftile.conformance.suites.litmus import Question, questions
@@ -265,6 +264,14 @@ def test_the_fuzzer_agrees_with_itself_and_finds_a_fault() -> None:
     smallest = fuzz.reduce(interpreting(0), bad.disagreements[0], 4.0)
     assert smallest.what
     assert len(smallest.text) < len(bad.disagreements[0].text)
+
+
+def test_any_nan_is_as_good_as_another() -> None:
+    one, other = np.array([0x7E00, 0x3C00, 0x7E00], "<u2"), np.array([0x7FFF, 0x3C01, 0], "<u2")
+    found = fuzz.different("f16", one.view(np.uint8), other.view(np.uint8))
+    assert found.tolist() == [1, 2]
+    found = fuzz.different("i16", one.view(np.uint8), other.view(np.uint8))
+    assert found.tolist() == [0, 1, 2]
 
 
 def test_the_subset_has_only_what_tile_ir_has() -> None:
