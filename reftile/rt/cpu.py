@@ -436,12 +436,15 @@ def _run_threads(
         else:
             work()
             for future in futures:
-                future.result()
+                # A thread that has not begun by now has nothing left to do.
+                if not future.cancel():
+                    future.result()
     except BaseException:
         if parameters[6] == 0:
             parameters[6] = -1
         for future in futures:
-            future.exception()
+            if not future.cancel():
+                future.exception()
         raise
 
 

@@ -121,9 +121,9 @@ def add_wide(a, b, mode):
     # Scaled numbers that lose bits are far below the other, whose sum they only tip.
     error = _sum_error(x, y, total)
     if scale != 1.0:
-        if error == 0.0 and m.flt(m.absf(x), 1e-290) and x != 0.0:
+        if error == 0.0 and m.absf(x) < 1e-290 and a != 0.0:
             error = a
-        if error == 0.0 and m.flt(m.absf(y), 1e-290) and y != 0.0:
+        if error == 0.0 and m.absf(y) < 1e-290 and b != 0.0:
             error = b
         moved = _moved(total, error, mode)
         back = m.mulf(moved, 4.0)

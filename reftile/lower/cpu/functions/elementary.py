@@ -104,7 +104,9 @@ def atan2_64(y, x):
 
 @called
 def pow64(x, y):
-    """x**y."""
+    """Return x to the power of y; of a signalling NaN too the power 0 is 1."""
+    if y == 0.0 or x == 1.0:
+        return 1.0
     return x**y
 
 
@@ -230,7 +232,7 @@ def exp2_32(x):
 
 @inlined
 def _log_parts(x):
-    """(t, e, y) with log(x) = log(1 + t) + e ln 2, and log(1 + t) = t + y; x positive and finite."""
+    """(t, e, y) with log(x) = e ln 2 + t - t**2 / 2 + y, for x positive and finite."""
     small = m.flt(x, _f(1.1754943508222875e-38))
     x = m.choose(small, m.mulf(x, _f(8388608.0)), x)
     bits = m.subi(m.bits32(x), np.int32(0x3F3504F3))

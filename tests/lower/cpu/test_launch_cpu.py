@@ -1,0 +1,231 @@
+"""Launches on the CPU: which backend runs, what is refused, threads, waiting, the cache."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+import reftile
+import reftile.lang as ct
+from reftile.ir.parse import parse
+from reftile.rt import cpu
+from reftile.rt.cpu import CpuReport, launch_cpu
+from reftile.rt.cpu_code import CodeCache
+
+
+@reftile.kernel
+def add(a, b, c, tile: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(c, (i,), ct.load(a, (i,), (tile,)) + ct.load(b, (i,), (tile,)))
+
+
+@reftile.kernel
+def shift(x, tile: ct.Constant[int]):
+    here = ct.load(x, (0,), (tile,))
+    ct.store(x, (1,), here)
+
+
+@reftile.kernel
+def count(total, sums):
+    ct.atomic_add(total, 0, 1)
+    ct.atomic_add(sums, 0, 1.0)
+
+
+@reftile.kernel(progress="cooperative")
+def take_turns(lock, out):
+    while ct.atomic_cas(lock, 0, 0, 1, memory_order=ct.MemoryOrder.ACQUIRE) == 1:
+        pass
+    ct.store(out, (0,), ct.load(out, (0,), (1,)) + 1)
+    ct.atomic_xchg(lock, 0, 0, memory_order=ct.MemoryOrder.RELEASE)
+
+
+@reftile.kernel(progress="cooperative")
+def wait_for_ever(flag):
+    while ct.atomic_cas(flag, 0, 7, 7) != 7:
+        pass
+
+
+def arrays(size: int = 1000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(size)
+    a, b = rng.standard_normal((2, size), dtype=np.float32)
+    return a, b, np.zeros(size, np.float32)
+
+
+def test_unchecked_launches_of_numpy_arrays_run_compiled() -> None:
+    a, b, c = arrays()
+    report = reftile.launch(add, (8,), (a, b, c, 128), check=False)
+    assert isinstance(report, CpuReport) and report.backend == "cpu" and report.blocks == 8
+    assert np.array_equal(c, a + b)
+
+
+def test_checked_launches_go_to_the_interpreter() -> None:
+    a, b, c = arrays()
+    assert reftile.launch(add, (8,), (a, b, c, 128)).checked  # type: ignore[attr-defined]
+    with pytest.raises(reftile.ReftileError, match="compiled kernels are not") as caught:
+        reftile.launch(add, (8,), (a, b, c, 128), backend="cpu")
+    assert caught.value.diagnosis.rule == "cpu.check"
+
+
+def test_the_interpreter_can_be_asked_for_without_checks() -> None:
+    a, b, c = arrays()
+    report = reftile.launch(add, (8,), (a, b, c, 128), backend="interp", check=False)
+    assert not isinstance(report, CpuReport)
+    assert np.array_equal(c, a + b)
+
+
+def test_what_cannot_be_compiled_runs_in_the_interpreter() -> None:
+    @reftile.kernel
+    def say(x):
+        ct.print(ct.load(x, (0,), (4,)))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        report = reftile.launch(say, (1,), (np.arange(4, dtype=np.int32),), check=False)
+    assert not isinstance(report, CpuReport)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_results_do_not_depend_on_the_number_of_threads(threads: int) -> None:
+    a, b, c = arrays(100_000)
+    found = add.specialise(a, b, c, 64)
+    report = launch_cpu(found.kernel, (1563,), found.values, threads=threads)
+    assert report.threads == threads
+    assert np.array_equal(c, a + b)
+
+
+def test_the_number_of_threads_may_be_set_by_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("REFTILE_CPU_THREADS", "3")
+    assert cpu.thread_count() == 3
+
+
+def test_arrays_that_overlap_are_read_before_they_are_written() -> None:
+    x = np.arange(96, dtype=np.float32)
+    found = shift.specialise(x, 32)
+    launch_cpu(found.kernel, (1,), found.values)
+    assert np.array_equal(x[32:64], x[:32]) and np.array_equal(x[64:], np.arange(64, 96))
+    y = np.arange(40, dtype=np.float32)
+    kernel = add.specialise(y[:32], y[:32], y[8:], 32)
+    launch_cpu(kernel.kernel, (1,), kernel.values)
+    assert np.array_equal(y[8:], 2 * np.arange(32))
+
+
+def test_atomics_of_many_threads_lose_nothing() -> None:
+    total, sums = np.zeros(1, np.int32), np.zeros(1, np.float32)
+    found = count.specialise(total, sums)
+    launch_cpu(found.kernel, (20_000,), found.values, threads=4)
+    assert total[0] == 20_000 and sums[0] == 20_000
+
+
+def test_blocks_that_wait_for_each_other_all_run() -> None:
+    lock, out = np.zeros(1, np.int32), np.zeros(1, np.int32)
+    found = take_turns.specialise(lock, out)
+    report = launch_cpu(found.kernel, (9,), found.values)
+    assert report.threads == 9 and out[0] == 9
+
+
+def test_more_waiting_blocks_than_can_run_are_refused() -> None:
+    lock, out = np.zeros(1, np.int32), np.zeros(1, np.int32)
+    found = take_turns.specialise(lock, out)
+    with pytest.raises(reftile.ReftileError, match="wait for each other") as caught:
+        launch_cpu(found.kernel, (cpu.MOST_WAITING + 1,), found.values)
+    assert caught.value.diagnosis.rule == "cpu.co_resident" and out[0] == 0
+
+
+def test_waiting_without_progress_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "PATIENCE_SECONDS", 0.3)
+    found = wait_for_ever.specialise(np.zeros(1, np.int32))
+    with pytest.raises(reftile.ReftileError, match="without any of them ending") as caught:
+        launch_cpu(found.kernel, (2,), found.values)
+    assert caught.value.diagnosis.rule == "cpu.no_progress"
+
+
+ASSERT = """\
+tile kernel @main(%x: tile<ptr<i32>>) {
+  %v, %t = load_ptr_tko %x {ordering = weak} : tile<i32>, token
+  %zero = constant {value = 0} : tile<i32>
+  %good = cmpi %v, %zero {predicate = equal, signedness = signed} : tile<i1>
+  assert %good {message = "x must be zero"}
+  return
+}
+"""
+
+
+def test_broken_asserts_say_so_with_their_place() -> None:
+    module = parse(ASSERT)
+    launch_cpu(module, (1,), [np.zeros(1, np.int32)])
+    with pytest.raises(reftile.ReftileError, match="x must be zero") as caught:
+        launch_cpu(module, (1,), [np.ones(1, np.int32)])
+    assert caught.value.diagnosis.rule == "assert.failed"
+    assert caught.value.diagnosis.span.line == 5
+
+
+def test_indices_outside_a_view_are_refused() -> None:
+    a, b, c = arrays(256)
+    found = add.specialise(a, b, c, 128)
+    with pytest.raises(reftile.ReftileError) as caught:
+        launch_cpu(found.kernel, (3,), found.values)
+    assert caught.value.diagnosis.rule == "view.index"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (lambda a, b, c: [a, b], "takes"),
+        (lambda a, b, c: [a.astype(np.float64), b, c], "needs elements of f32, found f64"),
+        (lambda a, b, c: [5, b, c], "takes an array"),
+    ],
+)
+def test_wrong_arguments_are_diagnosed(arguments, message: str) -> None:
+    text = "tile kernel @main(%a: tile<ptr<f32>>, %b: tile<ptr<f32>>, %c: tile<ptr<f32>>) {\n"
+    module = parse(text + "  return\n}\n")
+    with pytest.raises(reftile.ReftileError, match=message) as caught:
+        launch_cpu(module, (1,), arguments(*arrays(8)))
+    assert caught.value.diagnosis.rule == "launch.arguments"
+
+
+def test_a_second_process_takes_the_code_from_the_cache() -> None:
+    a, b, c = arrays(64)
+    found = add.specialise(a, b, c, 16)
+    launch_cpu(found.kernel, (4,), found.values)
+    kept = len(CodeCache().entries())
+    program = """
+import sys
+import numpy as np, reftile, reftile.lang as ct
+from reftile.rt.cpu import launch_cpu
+sys.path.insert(0, sys.argv[1])
+from test_launch_cpu import add, arrays
+a, b, c = arrays(64)
+found = add.specialise(a, b, c, 16)
+report = launch_cpu(found.kernel, (4,), found.values)
+assert np.array_equal(c, a + b) and report.compiled_seconds == 0.0
+assert "numba" not in sys.modules
+"""
+    folder = str(__file__).rsplit("/", 1)[0]
+    subprocess.run([sys.executable, "-c", program, folder], check=True)
+    assert len(CodeCache().entries()) == kept
+
+
+def test_threads_of_the_host_may_launch_at_once() -> None:
+    done: list[bool] = []
+
+    def work(seed: int) -> None:
+        a, b, c = arrays(4096 + seed)
+        found = add.specialise(a, b, c, 64)
+        for _ in range(20):
+            c[:] = 0
+            launch_cpu(found.kernel, (-(-a.size // 64),), found.values, threads=2)
+            done.append(np.array_equal(c, a + b))
+
+    workers = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(done) == 60 and all(done)
