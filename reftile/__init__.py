@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from reftile.ir.core import Kernel
     from reftile.lang.kernels import KernelFunction, kernel
     from reftile.lang.launching import launch
+    from reftile.lower.explain.examine import explain_kernel
     from reftile.rt.compile import compile_kernel
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "ReftileError",
     "UncheckedFallback",
     "compile_kernel",
+    "explain_kernel",
     "kernel",
     "launch",
 ]
@@ -50,6 +52,7 @@ __all__ = [
 _HOMES = {
     "KernelFunction": "lang.kernels",
     "compile_kernel": "rt.compile",
+    "explain_kernel": "lower.explain.examine",
     "kernel": "lang.kernels",
     "launch": "lang.launching",
 }

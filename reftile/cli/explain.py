@@ -9,13 +9,9 @@ from reftile.cli.inputs import split_name
 from reftile.cli.output import Output
 from reftile.cli.run import Request, load
 from reftile.cli.show import retarget
-from reftile.ir.core import Kernel
-from reftile.ir.diagnostics import fail
 from reftile.ir.pipe_rules import REGISTERS
-from reftile.ir.verify import verify
-from reftile.lower.explain.examine import explain
+from reftile.lower.explain.examine import explain_kernel
 from reftile.lower.explain.facts import Explanation, Role, Shared, Step
-from reftile.lower.ptx.assemble import assemble, find_ptxas
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,27 +29,6 @@ def run(output: Output, request: Request, target: str) -> None:
             console.print(line, markup=False)
 
     output.result(found.to_json(), render)
-
-
-def explain_kernel(kernel: Kernel) -> Explanation:
-    """Explain a kernel; ptxas is asked for registers and spills where it is installed.
-
-    Raises:
-        ReftileError: the kernel is wrong, or not of the level `pipe`.
-    """
-    if kernel.level != "pipe":
-        raise fail(
-            "explain.level",
-            f"`{kernel.name}` is a {kernel.level} kernel, and pipe kernels are explained",
-            kernel.span,
-            "a tile kernel says nothing of engines and stages yet: no pass decides them",
-        )
-    verify(kernel)
-    found, lowered = explain(kernel)
-    if lowered is None or find_ptxas() is None:
-        return found
-    _, report = assemble(lowered.ptx, found.target, allow_spills=1 << 20)
-    return explain(kernel, report)[0]
 
 
 def lines_of(found: Explanation) -> Iterator[str]:

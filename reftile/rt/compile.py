@@ -22,8 +22,11 @@ from reftile.ir.diagnostics import Bug, ReftileError, fail
 from reftile.ir.print import show
 from reftile.ir.verify import mark_verified, verify_unless_known
 from reftile.lower.clone import clone_kernel
+from reftile.lower.explain.examine import explain
+from reftile.lower.explain.facts import Explanation
 from reftile.lower.host import HostPlan, plan_from_json
 from reftile.lower.pipeline import Lowered, lower
+from reftile.lower.ptx.assemble import Report
 from reftile.rt import devices
 from reftile.rt.cache import Cache, Entry, key_of
 from reftile.rt.jit import Function, Resources, load, load_module, refuse_serialised
@@ -98,6 +101,14 @@ class Compiled:
     def resources(self) -> Resources:
         """What the assembler said of the kernel."""
         return self.function.resources
+
+    def explain(self) -> Explanation:
+        """What the kernel became and why, with the registers that the driver gave it."""
+        known = self.resources
+        report = Report(
+            known.registers, known.spill_bytes, self.host.shared_bytes, 0, known.remarks, ""
+        )
+        return explain(self.kernel, report)[0]
 
     @property
     def launch(self) -> Launch:

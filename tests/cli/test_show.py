@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import reftile
 import reftile.cli.explain as explaining
 import reftile.cli.show as showing
 import reftile.lower.disassemble as disassembling
@@ -162,7 +163,7 @@ def test_a_gemm_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.tile")), ids=lambda p: p.stem)
 def test_the_sums_of_an_explanation_add_up(path: Path) -> None:
     kernel = parse(path.read_text("utf-8"), path.name).kernel()
-    found = explaining.explain_kernel(kernel)
+    found = reftile.explain_kernel(kernel)
     end = 0
     for row in found.shared:
         assert row.offset == end + row.padding

@@ -55,6 +55,13 @@ def test_a_kernel_is_compiled_and_left_as_it_is(fake: FakeDriver) -> None:
     assert compiled.function.handle == "gemm of module 1 in context 2"
 
 
+def test_a_compiled_kernel_explains_itself_with_the_drivers_registers(fake: FakeDriver) -> None:
+    found = compile_kernel(read(), 1).explain()
+    assert (found.registers, found.kernel, found.target) == (168, "gemm", "sm_80")
+    registers = next(limit for limit in found.occupancy if limit.resource == "registers")
+    assert registers.sum == "65536 / (4 warps x 5376)"
+
+
 def test_a_warm_start_neither_lowers_nor_verifies(
     fake: FakeDriver, tmp_path: Path, lowered: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,7 +197,7 @@ def test_a_tile_kernel_is_refused_with_the_reason(fake: FakeDriver) -> None:
         compile_kernel(kernel, 0)
     found = error.value.diagnosis
     assert found.rule == "cuda.level"
-    assert "interpreter" in found.hint
+    assert "interp" in found.hint
 
 
 def test_a_wrong_kernel_is_a_diagnosis_not_a_fault_of_ours(fake: FakeDriver) -> None:

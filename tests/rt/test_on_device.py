@@ -124,8 +124,12 @@ def test_gemm_is_right_afresh_and_from_the_cache(
 
 
 def test_the_driver_counts_as_many_blocks_as_explain(torch: Any) -> None:
-    launch = gemm()
-    assert launch.function.blocks_per_multiprocessor(launch.host.threads) == 1
+    for name in ("gemm_sm90", "attention_sm90"):
+        compiled = compile_kernel(read(name), 0)
+        blocks = compiled.function.blocks_per_multiprocessor(compiled.host.threads)
+        assert compiled.explain().blocks == blocks
+    compiled = compile_kernel(copy(), 0)
+    assert compiled.explain().blocks == compiled.function.blocks_per_multiprocessor(128)
 
 
 def test_arrays_that_do_not_fit_are_refused(torch: Any) -> None:

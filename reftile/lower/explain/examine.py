@@ -14,7 +14,7 @@ from dataclasses import replace
 from reftile.ir import ops
 from reftile.ir.buffer_layout import buffer_alignment, buffer_bytes, place_bytes
 from reftile.ir.core import Kernel, Op, Value
-from reftile.ir.diagnostics import Span
+from reftile.ir.diagnostics import Span, fail
 from reftile.ir.pipe_rules import REGISTERS
 from reftile.ir.targets import TARGETS
 from reftile.ir.types import (
@@ -26,6 +26,7 @@ from reftile.ir.types import (
     TileType,
     Type,
 )
+from reftile.ir.verify import verify
 from reftile.layout.linear import LayoutError
 from reftile.lower.clone import clone_kernel
 from reftile.lower.explain.facts import Explanation, Meeting, Place, Ring, Role, Shared, Step
@@ -33,7 +34,7 @@ from reftile.lower.explain.occupancy import occupancy
 from reftile.lower.host import TensorMapParameter
 from reftile.lower.lower_copies import boxes_of
 from reftile.lower.pipeline import Lowered, lower
-from reftile.lower.ptx.assemble import Report
+from reftile.lower.ptx.assemble import Report, assemble, find_ptxas
 from reftile.lower.ptx.emit import instructions_of
 
 Instructions = Mapping[tuple[str, int, int], "Counter[str]"]
@@ -45,6 +46,27 @@ _COUNTERS = ("atomic_inc_wrap_tko",)
 _PRODUCTS = ("mma_start", "mmaf", "mmai")
 _MOVES = re.compile(r"(cp|prefetch|red|atom|ldmatrix|stmatrix|(ld|st)\.(global|shared))\b")
 _MULTIPLIES = re.compile(r"(wgmma\.mma_async|mma\.sync)")
+
+
+def explain_kernel(kernel: Kernel) -> Explanation:
+    """Explain a kernel; ptxas is asked for registers and spills where it is installed.
+
+    Raises:
+        ReftileError: the kernel is wrong, or not of the level `pipe`.
+    """
+    if kernel.level != "pipe":
+        raise fail(
+            "explain.level",
+            f"`{kernel.name}` is a {kernel.level} kernel, and pipe kernels are explained",
+            kernel.span,
+            "a tile kernel says nothing of engines and stages yet: no pass decides them",
+        )
+    verify(kernel)
+    found, lowered = explain(kernel)
+    if lowered is None or find_ptxas() is None:
+        return found
+    _, report = assemble(lowered.ptx, found.target, allow_spills=1 << 20)
+    return explain(kernel, report)[0]
 
 
 def explain(kernel: Kernel, assembly: Report | None = None) -> tuple[Explanation, Lowered | None]:
