@@ -236,6 +236,7 @@ def try_attention(kernel: Loaded, form: Attention, counter: torch.Tensor, family
     kv_heads = random.randint(1, 5)
     heads = kv_heads * random.choice((1, 1, 2, 3, 4))
     reach = random.choice((SEES_ALL, 0, keys - length, random.randint(-length, keys)))
+    reach = reach if form.reaches else SEES_ALL
     mode = random.choice(("normal", "one-hot", "equal", "growing", "spikes"))
     drawn = attention_values(heads, kv_heads, length, keys, form.depth, mode)
     q, k, v = (Guarded(t, tuple(t.shape), "bf16") for t in drawn)
@@ -274,7 +275,7 @@ def agreement_case(name: str, form: Attention | None) -> Case:
         m, n = random.randint(1, 260), 8 * random.randint(1, 40)
         return ProductCase(file, m, n, unit * random.randint(1, 150 // unit), seed)
     length, keys = random.randint(1, form.block_m + 20), random.randint(1, 3 * form.block_n)
-    reach = random.choice((keys, 0, keys - length))
+    reach = random.choice((keys, 0, keys - length)) if form.reaches else keys
     return AttentionCase(file, random.choice((1, 2)), 1, length, keys, reach, seed)
 
 

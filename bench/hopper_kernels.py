@@ -25,6 +25,7 @@ KERNELS = {
     "gemm_cut": EXAMPLES / "gemm_cut_sm90.tile",
     "fp8": ROOT / "bench" / "kernels" / "gemm_fp8_sm90.tile",
     "attention": EXAMPLES / "attention_sm90.tile",
+    "full": EXAMPLES / "attention_full_sm90.tile",
     "short": EXAMPLES / "attention_short_sm90.tile",
     "d64": EXAMPLES / "attention_d64_sm90.tile",
 }
@@ -83,11 +84,16 @@ def exact_product(kind: str, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Attention:
-    """What a kernel's text says of it: elements of a row, rows of a tile, keys of a block."""
+    """What a kernel's text says of it.
+
+    depth: elements of a row. block_m: rows of a tile. block_n: keys of a block. reaches: whether it
+    can hide keys.
+    """
 
     depth: int
     block_m: int
     block_n: int
+    reaches: bool
 
     @staticmethod
     def read(path: Path) -> Attention:
@@ -99,7 +105,8 @@ class Attention:
             assert found is not None, name
             return int(found[1])
 
-        return Attention(number("depth"), number("block_m"), number("block_n"))
+        reaches = "%reach: tile<i32>" in text
+        return Attention(number("depth"), number("block_m"), number("block_n"), reaches)
 
 
 def attention_launch(

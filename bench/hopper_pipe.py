@@ -175,7 +175,11 @@ def time_attention(
 
     counter = torch.zeros(1, device=DEVICE, dtype=torch.int32)
     for row in rows:
-        own = {n: k for n, k in kernels.items() if k[1].depth == row.depth}
+        own = {
+            n: (kernel, form)
+            for n, (kernel, form) in kernels.items()
+            if form.depth == row.depth and (form.reaches or not row.causal)
+        }
         if not own:
             continue
         heads, kv_heads = row.batch * row.heads, row.batch * row.kv_heads

@@ -29,7 +29,8 @@ class Form:
 
     depth: elements of a row of Q, K and V. consumers: warpgroups of 64 rows each. block_n: keys of
     a block. stages, q_stages: slots for K and V, and for Q. turns: consumers start their products
-    in turn. skips: maxima that grew little are kept, which spares rescaling.
+    in turn. skips: maxima that grew little are kept, which spares rescaling. reaches: a query may see
+    a part of the keys, so that some blocks need a mask.
     """
 
     depth: int = 128
@@ -39,6 +40,7 @@ class Form:
     q_stages: int = 2
     turns: bool = False
     skips: bool = True
+    reaches: bool = True
 
 
 EXAMPLE_FORMS = {
@@ -46,6 +48,10 @@ EXAMPLE_FORMS = {
         Form(),
         "Three consumers of 64 rows; blocks of 80 keys, so that scores, result and probabilities "
         "fit 160 registers.",
+    ),
+    "attention_full": (
+        Form(reaches=False),
+        "The kernel of attention_sm90.tile where nothing is hidden: a third less to assemble.",
     ),
     "attention_short": (
         Form(consumers=2, block_n=128, stages=2),
@@ -105,7 +111,7 @@ class Text:
 
     def decode(self) -> str:
         """From the number of a tile to its head, rows and blocks of keys."""
-        return """
+        text = """
 %over = cmpi %tile, %tiles {predicate = greater_than_or_equal, signedness = signed} : tile<i1>
 if %over then {
   break
@@ -121,13 +127,17 @@ if %over then {
 %from_end = divi %within, %together {signedness = unsigned} : tile<i32>
 %row_up = subi %rows, %from_end : tile<i32>
 %row = subi %row_up, %one : tile<i32>
+"""
+        if not self.form.reaches:
+            return text
+        return f"""{text.rstrip()}
 %row_first = muli %row, %block_m : tile<i32>
 %row_end = addi %row_first, %block_m : tile<i32>
 %row_reach = addi %row_end, %reach : tile<i32>
-%seen_keys = mini %row_reach, %keys {signedness = signed} : tile<i32>
-%seen = maxi %seen_keys, %one {signedness = signed} : tile<i32>
+%seen_keys = mini %row_reach, %keys {{signedness = signed}} : tile<i32>
+%seen = maxi %seen_keys, %one {{signedness = signed}} : tile<i32>
 %seen_last = subi %seen, %one : tile<i32>
-%first = divi %seen_last, %block_n {signedness = unsigned} : tile<i32>
+%first = divi %seen_last, %block_n {{signedness = unsigned}} : tile<i32>
 """
 
     def reduce(self, result: str, source: str, kind: str, axis: int, op: str, identity: str) -> str:
@@ -162,7 +172,9 @@ if %over then {
         n, count = form.block_n, form.consumers
         self.add(0, self.comment)
         pointers = ", ".join(f"%{p}: tile<ptr<bf16>>" for p in "qkvo")
-        sizes = ("heads", "kv_heads", "length", "keys", "reach")
+        sizes = ["heads", "kv_heads", "length", "keys"]
+        if form.reaches:
+            sizes.append("reach")
         numbers = ", ".join(f"%{s}: tile<i32>" for s in sizes)
         self.add(
             0,
@@ -193,6 +205,8 @@ if %over then {
             self.view("o", "heads", "length", 64, "write_only"),
         ):
             self.add(1, tiles)
+        whole = "%first = divi %last_key, %block_n {signedness = unsigned} : tile<i32>"
+        whole = "" if form.reaches else f"\n{whole}"
         self.add(
             1,
             f"""
@@ -202,7 +216,7 @@ if %over then {
 %rows = divi %length_last, %block_m {{signedness = unsigned}} : tile<i32>
 %tiles = muli %rows, %heads : tile<i32>
 %last_tile = subi %tiles, %one : tile<i32>
-%last_key = subi %keys, %one : tile<i32>
+%last_key = subi %keys, %one : tile<i32>{whole}
 %group_tiles = muli %rows, %most_together : tile<i32>
 %block, %block_y, %block_z = get_tile_block_id : tile<i32>, tile<i32>, tile<i32>
 %blocks, %blocks_y, %blocks_z = get_num_tile_blocks : tile<i32>, tile<i32>, tile<i32>
@@ -340,11 +354,13 @@ continue %tile_next, %i_next, %phase_next, %qs_next, %q_phase_next, %s_next, %s_
         self.add(2, f"loop {', '.join(begin)} body({arguments}) {{")
         self.add(3, self.decode())
         self.first_block()
-        self.loop(
-            "a", "%zero, %masked", "%zero_out, %p_first, %m_first, %l_first, %ki1, %kp1, %vi0, %vp0"
-        )
-        self.masked_body()
-        self.loop("b", "%masked, %first", "%o_a, %p_a, %m_a, %l_a, %ki_a, %kp_a, %vi_a, %vp_a")
+        begin_of_loop = "%zero_out, %p_first, %m_first, %l_first, %ki1, %kp1, %vi0, %vp0"
+        if form.reaches:
+            self.count_masked()
+            self.loop("a", "%zero, %masked", begin_of_loop)
+            self.masked_body()
+            begin_of_loop = "%o_a, %p_a, %m_a, %l_a, %ki_a, %kp_a, %vi_a, %vp_a"
+        self.loop("b", "%masked, %first" if form.reaches else "%zero, %first", begin_of_loop)
         self.whole_body()
         self.finish()
         self.add(2, "}")
@@ -375,14 +391,20 @@ yield
 %zero_out = constant {{value = 0.0}} : {self.result}
 %ones_rows = constant {{value = 1.0}} : {self.rows}
 %threshold = constant {{value = 8.0}} : {self.rows}
-%lowest = constant {{value = -inf}} : {self.rows}
 %minus_infinity = constant {{value = -inf}} : {self.scores}
 %column_offsets = iota : tile<{n}xi32>
+""",
+        )
+        if self.form.reaches:
+            self.add(
+                2,
+                f"""
+%lowest = constant {{value = -inf}} : {self.rows}
 %row_offsets = iota : tile<64xi32>
 %last_key_one = reshape %last_key : tile<1xi32>
 %last_key_rows = broadcast %last_key_one : tile<64xi32>
 """,
-        )
+            )
         if self.form.turns:
             self.add(
                 2,
@@ -441,10 +463,18 @@ if %is_last then {
             depth, self.reduce(f"{part}sums", f"{part}sums_pairs", self.sums, 1, "addf", "0.0")
         )
 
-    def first_block(self) -> None:
-        """The last block of keys: no product with V is in flight yet."""
-        form = self.form
-        n = form.block_n
+    def limits(self) -> None:
+        """The last key that each row sees."""
+        n = self.form.block_n
+        if not self.form.reaches:
+            self.add(
+                3,
+                f"""
+%limit_square = reshape %last_key : tile<1x1xi32>
+%limit_tile = broadcast %limit_square : tile<64x{n}xi32>
+""",
+            )
+            return
         self.add(
             3,
             f"""
@@ -458,6 +488,17 @@ if %is_last then {
 %limit_rows = mini %reach_rows, %last_key_rows {{signedness = signed}} : tile<64xi32>
 %limit_column = reshape %limit_rows : tile<64x1xi32>
 %limit_tile = broadcast %limit_column : tile<64x{n}xi32>
+""",
+        )
+
+    def first_block(self) -> None:
+        """The last block of keys: no product with V is in flight yet."""
+        form = self.form
+        n = form.block_n
+        self.limits()
+        self.add(
+            3,
+            f"""
 %q_first = muli %qs, %replicas : tile<i32>
 %q_which = addi %q_first, %w : tile<i32>
 %q_landed = wait_barrier %q_full, %q_which, %q_phase : token
@@ -497,25 +538,36 @@ arrive_barrier %k_empty, %ki0, token=%first_k_read
         )
         self.mask(3, "first_", "%first", "%first_scores")
         self.add(3, self.reduce("m_first", "first_shown", self.rows, 1, "maxf", "-inf"))
-        self.add(
-            3,
-            f"""
+        used = "%m_first"
+        if form.reaches:
+            used = "%first_m_used"
+            self.add(
+                3,
+                f"""
 %first_unseen = cmpf %m_first, %lowest {{predicate = equal}} : tile<64xi1>
 %first_m_used = select %first_unseen, %zero_rows, %m_first : {self.rows}
 """,
-        )
-        self.exponentials(3, "first_", "%first_shown", "%first_m_used")
+            )
+        self.exponentials(3, "first_", "%first_shown", used)
         self.add(
             3,
             f"""
 %l_first = addf %zero_sums, %first_sums : {self.sums}
 %p_first = ftof %first_p : {self.powers}
+""",
+        )
+
+    def count_masked(self) -> None:
+        """How many blocks need a mask."""
+        self.add(
+            3,
+            """
 // Blocks that reach past what this role's first row sees are masked; they come first, the others need no mask.
 %my_end_up = addi %my_reach, %one : tile<i32>
-%my_end_keys = mini %my_end_up, %keys {{signedness = signed}} : tile<i32>
-%my_end = maxi %my_end_keys, %zero {{signedness = signed}} : tile<i32>
-%whole = divi %my_end, %block_n {{signedness = unsigned}} : tile<i32>
-%unmasked = mini %whole, %first {{signedness = signed}} : tile<i32>
+%my_end_keys = mini %my_end_up, %keys {signedness = signed} : tile<i32>
+%my_end = maxi %my_end_keys, %zero {signedness = signed} : tile<i32>
+%whole = divi %my_end, %block_n {signedness = unsigned} : tile<i32>
+%unmasked = mini %whole, %first {signedness = signed} : tile<i32>
 %masked = subi %first, %unmasked : tile<i32>
 """,
         )
@@ -703,13 +755,21 @@ arrive_barrier %v_empty, %vi_b, token=%all_read
 """,
         )
         self.add(3, self.reduce("l_sum", "l_b", self.rows, 1, "addf", "0.0"))
-        self.add(
-            3,
-            f"""
+        total = "%l_sum"
+        if form.reaches:
+            total = "%l_used"
+            self.add(
+                3,
+                f"""
 // A row that sees no key is zero.
 %is_empty = cmpf %l_sum, %zero_rows {{predicate = equal}} : tile<64xi1>
 %l_used = select %is_empty, %ones_rows, %l_sum : {self.rows}
-%l_inverse = rcp %l_used {{rounding = approx, flush_to_zero}} : {self.rows}
+""",
+            )
+        self.add(
+            3,
+            f"""
+%l_inverse = rcp {total} {{rounding = approx, flush_to_zero}} : {self.rows}
 %factors_column = reshape %l_inverse : tile<64x1xf32>
 %factors = broadcast %factors_column : {self.result}
 %o_normal = mulf %o_sum, %factors : {self.result}
@@ -751,12 +811,14 @@ continue %tile_next, %ki_b, %kp_b, %vi_next, %vp_next, {carried}
         )
 
 
-def comment(depth: int, what: str) -> str:
+def comment(form: Form, what: str) -> str:
     """What stands above a kernel."""
+    depth = form.depth
+    sees = """ Query i sees keys 0 to i + reach:
+// all of them with reach = keys, 0 or keys - length make it causal; a query that sees no key gives zero."""
     return f"""
 // Attention in bf16: O = softmax(scale Q K^T) V for Q and O of [heads, length, {depth}], K and V of [kv_heads, keys, {depth}].
-// kv_heads divides heads, and neighbours share. Any length and any keys from 1 on. Query i sees keys 0 to i + reach:
-// all of them with reach = keys, 0 or keys - length make it causal; a query that sees no key gives zero.
+// kv_heads divides heads, and neighbours share. Any length and any keys from 1 on.{sees if form.reaches else ""}
 // `scale` is positive and includes log2(e); `counter` is zero before and after the launch.
 // {what}
 // Row maxima are kept while they are nearly right, which spares most rescaling. Tiles are taken from a counter,
@@ -767,7 +829,7 @@ def comment(depth: int, what: str) -> str:
 def example(name: str) -> str:
     """The text of an example."""
     form, what = EXAMPLE_FORMS[name]
-    return str(Text(name, form, comment(form.depth, what)))
+    return str(Text(name, form, comment(form, what)))
 
 
 def main() -> int:

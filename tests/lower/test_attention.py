@@ -12,7 +12,7 @@ from reftile.lower.ptx.assemble import assemble, find_ptxas
 from tests.lower.hard_inputs import Attention, run_executor
 from tests.lower.on_machine import EXAMPLES, lowered
 
-NAMES = ["attention_sm90", "attention_short_sm90", "attention_d64_sm90"]
+NAMES = ["attention_sm90", "attention_full_sm90", "attention_short_sm90", "attention_d64_sm90"]
 
 
 WRITER = EXAMPLES.parents[1] / "bench" / "kernels" / "attention.py"
@@ -56,7 +56,7 @@ def test_probabilities_feed_the_product_without_shuffles() -> None:
 
 @pytest.mark.skipif(find_ptxas() is None, reason="needs ptxas")
 @pytest.mark.parametrize(
-    ("name", "registers"), list(zip(NAMES, (128, 168, 128), strict=True)), ids=NAMES
+    ("name", "registers"), list(zip(NAMES, (128, 128, 168, 128), strict=True)), ids=NAMES
 )
 def test_ptxas_has_nothing_to_say(name: str, registers: int) -> None:
     _, report = assemble(lowered(name).ptx, "sm_90a")

@@ -27,6 +27,7 @@ CASES: dict[str, tuple[Case, tuple[int, ...]]] = {
     "gemm_nn_sm90": (Product("gemm_nn_sm90", 130, 72, 136, 1), (2,)),
     "gemm_cut_sm90": (Product("gemm_cut_sm90", 130, 72, 136, 6), (8,)),
     "attention_sm90": (Attention("attention_sm90", 2, 1, 70, 90, 20, 2), (1,)),
+    "attention_full_sm90": (Attention("attention_full_sm90", 1, 1, 70, 90, 90, 7), (1,)),
     "attention_short_sm90": (Attention("attention_short_sm90", 1, 1, 70, 90, 90, 3), (1,)),
     "attention_d64_sm90": (Attention("attention_d64_sm90", 1, 1, 70, 90, 20, 4), (1,)),
 }

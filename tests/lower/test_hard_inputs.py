@@ -28,6 +28,7 @@ ATTENTIONS = [
     # Row 48 sees nothing of two blocks in turn, while row 50 of its warp sees a part of the second.
     Attention("attention_sm90", 1, 1, 192, 222, 30, 10),
     Attention("attention_sm90", 1, 1, 65, 400, 400, 4, growing=True),
+    Attention("attention_full_sm90", 2, 1, 70, 170, 170, 11),
     Attention("attention_short_sm90", 2, 1, 131, 300, 169, 5),
     Attention("attention_short_sm90", 1, 1, 129, 257, 257, 6, growing=True),
     Attention("attention_d64_sm90", 2, 1, 200, 300, 100, 7),
