@@ -16,7 +16,7 @@ from tests.lower.on_machine import lowered
         ("sm_80", 8, 0, 32, 8, {"registers", "threads"}),
         ("sm_89", 8, 0, 32, 6, {"threads"}),
         # One warp: 32 and 24 blocks at most.
-        ("sm_90a", 1, 0, 16, 32, {"blocks"}),
+        ("sm_90a", 1, 0, 8, 32, {"blocks"}),
         ("sm_89", 1, 0, 16, 24, {"blocks"}),
         # 164 KB hold two blocks of 81 KB with their kilobyte, and one of 82 KB.
         ("sm_80", 4, 81 << 10, 32, 2, {"shared memory"}),
