@@ -12,7 +12,8 @@ interpreter with every check on; tensors that they put on "cuda" are on the CPU.
     --reftile-arch 10.0     the compute capability to compile for
     --reftile-limit 60      seconds that a case may take
     --reftile-results FILE  add a line of JSON for each case, and leave out those that are there
-    --reftile-only FILE     only the cases that failed by a race in such a file
+    --reftile-only FILE     only the cases that failed by a rule in such a file
+    --reftile-rule race.    how the names of these rules begin
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--reftile-arch", default="10.0", metavar="X.Y", help="compute capability")
     group.addoption("--reftile-limit", type=int, default=60, metavar="S", help="seconds for a case")
     group.addoption("--reftile-results", metavar="FILE", help="add results here, and go on there")
-    group.addoption("--reftile-only", metavar="FILE", help="only what failed by a race there")
+    group.addoption("--reftile-only", metavar="FILE", help="only what failed by a rule there")
+    group.addoption("--reftile-rule", default="race.", metavar="NAME", help="how the rule begins")
     with suppress(ValueError):  # pytest-benchmark is there.
         group.addoption("--benchmark-sort", help="of pytest-benchmark, not used")
 
@@ -199,8 +201,10 @@ class CutileSuite:
         items[:] = [item for item in items if _case(item.nodeid) not in done]
         only: str | None = self.config.option.reftile_only
         if only is not None:
-            raced = {line["case"] for line in read_results(Path(only)) if has_race(line)}
-            items[:] = [item for item in items if _case(item.nodeid) in raced]
+            start: str = self.config.option.reftile_rule
+            lines = [line for line in read_results(Path(only)) if breaks(line, start)]
+            wanted = {line["case"] for line in lines}
+            items[:] = [item for item in items if _case(item.nodeid) in wanted]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
@@ -265,9 +269,9 @@ def read_results(path: Path | None) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def has_race(line: dict[str, Any]) -> bool:
-    """True if a case failed because its kernel races."""
-    return any(str(rule).startswith("race.") for rule in line.get("rules", ()))
+def breaks(line: dict[str, Any], start: str) -> bool:
+    """True if a case failed by a rule whose name begins like this."""
+    return any(str(rule).startswith(start) for rule in line.get("rules", ()))
 
 
 def _case(node: str) -> str:
