@@ -2,7 +2,7 @@
 
 The cache is asked before anything is lowered. Its key is the text of the kernel, the plan, the
 target, the driver and what reftile's own files are, so that a hit needs neither passes nor checks.
-docs/decisions/0004-what-the-cache-keeps.md says why an entry is PTX at first and a cubin later.
+docs/decisions/0007-what-the-cache-keeps.md says why an entry is PTX at first and a cubin later.
 """
 
 from __future__ import annotations
