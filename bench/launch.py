@@ -283,13 +283,18 @@ def compilations(rounds: int) -> dict[str, Any]:
     """GEMM and attention, cold."""
     a, b, c = (torch.zeros(1024, 1024, device="cuda", dtype=torch.bfloat16) for _ in range(3))
     q, k, v, o = (torch.zeros(1, 1024, 128, device="cuda", dtype=torch.bfloat16) for _ in range(4))
+
+    def attend(salt: int) -> None:
+        attention[(8, 1)](
+            q, k, v, o, 1024, 0.1, BM=128, BN=128, D=128, SALT=salt, num_warps=8, num_stages=2
+        )
+
     kernels: dict[str, Callable[[int], Any]] = {
         "gemm_sm90": lambda salt: matmul[(8, 4)](
             a, b, c, 1024, 1024, 1024, BM=128, BN=256, BK=64, SALT=salt, num_warps=8, num_stages=3
         ),
-        "attention_sm90": lambda salt: attention[(8, 1)](
-            q, k, v, o, 1024, 0.1, BM=128, BN=128, D=128, SALT=salt, num_warps=8, num_stages=2
-        ),
+        "attention_full_sm90": attend,  # both full attention
+        "attention_sm90": attend,  # ours hides keys too
     }
     found: dict[str, Any] = {}
     for name, launch in kernels.items():
