@@ -16,6 +16,7 @@ from reftile.ir.print import show
 from reftile.ir.targets import TARGETS
 from reftile.ir.verify import verify
 from reftile.lower.clone import clone_kernel
+from reftile.lower.cpu.emit import generate
 from reftile.lower.disassemble import disassemble
 from reftile.lower.pipeline import PIPE_TO_SIMT, Lowered, lower
 from reftile.lower.ptx.assemble import assemble, find_ptxas
@@ -23,7 +24,7 @@ from reftile.lower.ptx.assemble import assemble, find_ptxas
 if TYPE_CHECKING:
     from rich.console import Console
 
-LEVELS = ("tile", "pipe", "simt", "ptx", "sass")
+LEVELS = ("tile", "pipe", "simt", "ptx", "sass", "cpu")
 PASSES = tuple(p.__name__ for p in PIPE_TO_SIMT)
 
 
@@ -129,6 +130,9 @@ def _lowered(kernel: Kernel, wish: Wish) -> Shown:
     level, target = wish.level or "simt", _target_of(kernel)
     if kernel.level == level and not wish.after:
         return Shown(kernel.name, level, target, show(kernel))
+    if level == "cpu" and not wish.after:
+        verify(kernel)
+        return Shown(kernel.name, level, "cpu", generate(kernel).source)
     if kernel.level != "pipe":
         raise fail(
             "show.level",
