@@ -112,7 +112,7 @@ def show(
     arguments: Values = None,
     const: Constants = None,
     level: Annotated[
-        str, typer.Option(help="tile, pipe, simt, ptx or sass; default: the kernel's own.")
+        str, typer.Option(help="tile, pipe, simt, ptx, sass or cpu; default: the kernel's own.")
     ] = "",
     after: Annotated[
         str, typer.Option(metavar="PASS", help="Show the kernel as this pass leaves it.")
