@@ -1,4 +1,4 @@
-"""softmax(Q K^T * scale) V in bf16 for sm_90a: attention_sm90.tile, written in Python.
+"""softmax(Q K^T * scale) V in bf16 for sm_90a, by roles that take turns.
 
 Two consumer warpgroups take turns at the matrix unit. In each, Q K^T of a block is started while
 P V of the block before is in flight, and the softmax runs under the latter. [heads, length, 128],

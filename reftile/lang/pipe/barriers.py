@@ -7,8 +7,8 @@ from typing import Literal, cast
 from reftile.ir.types import BarrierType, NamedBarrierType
 from reftile.lang.dtypes import int32
 from reftile.lang.names.registry import name
-from reftile.lang.pipe.common import error, flag, scalar, token_of, word
-from reftile.lang.pipe.values import METHODS, Barrier, NamedBarrier
+from reftile.lang.pipe.common import error, flag, need, scalar, token_of, word
+from reftile.lang.pipe.values import METHODS, Barrier, NamedBarrier, Pointer
 from reftile.lang.trace import Trace
 from reftile.lang.values import Tile, Token
 
@@ -124,6 +124,37 @@ def step(t: Trace, /, *, token: object = None) -> Token:
 def set_priority(t: Trace, level: object, /) -> None:
     """How much this role's warps are preferred from here on (gfx942)."""
     t.op("set_priority", level=t.static_int(level, "level"))
+
+
+# Counters
+
+
+@name
+def atomic_inc_wrap(
+    t: Trace,
+    pointer: object,
+    limit: object,
+    /,
+    *,
+    ordering: object = "relaxed",
+    scope: object = "device",
+    token: object = None,
+) -> tuple[Tile, Token]:
+    """Add one to a counter, or set it to 0 at its limit; its old value, and the token.
+
+    pointer: a parameter annotated as Pointer[int32].
+    """
+    counter = need(t, pointer, Pointer, "pointer", "annotate the parameter: Pointer[int32]")
+    words = ("relaxed", "acquire", "release", "acq_rel")
+    op = t.op(
+        "atomic_inc_wrap_tko",
+        counter.value,
+        scalar(t, limit, "limit"),
+        token_of(t, token),
+        ordering=word(t, ordering, words, "ordering"),
+        scope=word(t, scope, ("block", "device", "sys"), "scope"),
+    )
+    return Tile(op.results[0], int32), Token(op.results[1])
 
 
 # Clusters and order

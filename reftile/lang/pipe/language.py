@@ -45,6 +45,7 @@ from reftile.lang.pipe.barriers import (
     advance,
     alloc_barrier,
     alloc_named_barrier,
+    atomic_inc_wrap,
     cluster_arrive,
     cluster_rank,
     cluster_wait,
@@ -63,7 +64,7 @@ from reftile.lang.pipe.kernels import PipeKernel, kernel
 from reftile.lang.pipe.numbers import ceildiv, quotient, remainder
 from reftile.lang.pipe.parallel import Parallel, reduce_max, reduce_min, reduce_sum
 from reftile.lang.pipe.pipelined import Pipelined
-from reftile.lang.pipe.places import alloc_buffer, alloc_ring, tensor, tiles
+from reftile.lang.pipe.places import alloc_buffer, alloc_ring, rows, tensor, tiles
 from reftile.lang.pipe.products import mma_open, mma_start, mma_wait
 from reftile.lang.pipe.regions import elected, if_rows, role, stagger
 from reftile.lang.pipe.shared import alloc_shared
@@ -88,6 +89,7 @@ __all__ = [
     "alloc_shared",
     "any",
     "arange",
+    "atomic_inc_wrap",
     "bfloat16",
     "bid",
     "broadcast_to",
@@ -147,6 +149,7 @@ __all__ = [
     "remainder",
     "reshape",
     "role",
+    "rows",
     "rsqrt",
     "set_priority",
     "sqrt",

@@ -9,6 +9,7 @@ from reftile.ir.core import Op, Value
 from reftile.ir.types import (
     Access,
     BufferType,
+    GatherScatterViewType,
     Padding,
     PartitionViewType,
     RingType,
@@ -151,9 +152,40 @@ def tiles(
     return TileView(named_view(t, value, made.operands[0].name), found.dtype)
 
 
+@name
+def rows(
+    t: Trace, source: object, shape: object, /, *, axis: object = 0, padding: object = None
+) -> TileView:
+    """A tensor by rows whose numbers a tile gives: the index along `axis` is that tile.
+
+    Copies of threads take them; bulk copies do not.
+    """
+    whole = source
+    if isinstance(whole, WholeArray):
+        whole = tensor.implementation(t, whole)
+    found = need(t, whole, TensorView, "source")
+    extents = t.static_shape(shape)
+    if len(extents) != found.type.rank:
+        raise error(t, "rank", f"tiles of shape {extents} do not fit {found.describe()}")
+    along = t.static_axis(axis, len(extents))
+    kept = None if padding is None else cast("Padding", word(t, padding, PADDING, "padding"))
+    kind = GatherScatterViewType(extents, found.type, along, kept)
+    value = t.value("make_gather_scatter_view", found.value, types=[kind])
+    made = cast("Op", found.value.owner)
+    return TileView(named_view(t, value, made.operands[0].name), found.dtype)
+
+
 def view_index(t: Trace, view: TileView, index: object) -> tuple[Value, ...]:
-    """The index of a tile: one scalar for each axis."""
-    found = scalars(t, index, "index")
+    """The index of a tile: one scalar for each axis, or a tile of row numbers."""
+    kind, items = view.type, list(as_items(index))
+    numbers: tuple[int, Value] | None = None
+    if isinstance(kind, GatherScatterViewType) and len(items) == kind.rank:
+        tile = t.tile(items[kind.sparse_dim], "index")
+        numbers = kind.sparse_dim, convert(t, tile, int32).value
+        items[kind.sparse_dim] = 0
+    found = scalars(t, tuple(items), "index")
+    if numbers is not None:
+        found = (*found[: numbers[0]], numbers[1], *found[numbers[0] + 1 :])
     if len(found) != view.type.rank:
         raise error(
             t, "index", f"{view.describe()} has {view.type.rank} axes, found {len(found)} indices"

@@ -186,7 +186,8 @@ class IfRows(Region):
             raise frame.unsupported(target, "`as` behind `if_rows(...)`")
         t, block = frame.trace, Block()
         names = self.inside(frame, block, body)
-        changed = {n: v for n, v in _changed(frame, names).items() if n in frame.names}
+        before = {n: v for n, v in frame.names.items() if not isinstance(v, Undefined)}
+        changed = {n: v for n, v in _changed(frame, names).items() if n in before}
         slots: dict[str, Slot] = {}
         for name_, value in changed.items():
             slot = join([frame.names[name_], value])

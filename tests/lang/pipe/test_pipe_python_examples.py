@@ -68,6 +68,40 @@ def test_attention_gives_the_numbers_of_the_text(options: dict[str, object]) -> 
     assert case.is_right()
 
 
+def causal_case(length: int) -> tuple[list[object], np.ndarray, np.ndarray]:
+    """Arguments of the causal kernel for one head, the result, and attention in f64."""
+    rng = np.random.default_rng(length)
+    q, k, v = (rng.standard_normal((1, length, 128)).astype(ml_dtypes.bfloat16) for _ in range(3))
+    o = np.full_like(q, np.nan)
+    scores = np.einsum("hid,hjd->hij", q.astype(float), k.astype(float)) / np.sqrt(128)
+    scores = np.where(np.triu(np.ones((length, length), bool), 1), -np.inf, scores)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    scale = float(np.float32(np.log2(np.e) / np.sqrt(128)))
+    counter = np.zeros(1, np.int32)
+    return [q, k, v, o, 1, length, scale, counter], o, weights @ v.astype(float)
+
+
+@pytest.mark.parametrize("options", SCHEDULES)
+def test_causal_attention_is_right(options: dict[str, object]) -> None:
+    args, o, wanted = causal_case(250)
+    example("attention_causal_sm90").attention[(2,)](*args, 1, **options)
+    assert np.linalg.norm(o.astype(float) - wanted) < 2.5e-3 * np.linalg.norm(wanted)
+    assert args[-1] == 0
+
+
+def test_causal_attention_is_right_in_the_executor_of_ptx() -> None:
+    args, o, wanted = causal_case(100)
+    code = lowered(example("attention_causal_sm90").attention.build(together=1))
+    named = dict(zip(code.host.arguments, args, strict=True))
+    values = {
+        n: v.view(np.uint16) if isinstance(v, np.ndarray) and v.itemsize == 2 else v
+        for n, v in named.items()
+    }
+    launch(code, 1, **values)  # type: ignore[arg-type]
+    assert np.linalg.norm(o.astype(float) - wanted) < 2.5e-3 * np.linalg.norm(wanted)
+
+
 @pytest.mark.parametrize("options", SCHEDULES)
 def test_the_staggered_gemm_gives_the_bits_of_the_text(options: dict[str, object]) -> None:
     case = gemm("gemm_gfx942", 256, 256, 160, (1,), 32)
@@ -89,9 +123,16 @@ def counted(kernel: Kernel) -> Counter[str]:
 
 
 @pytest.mark.skipif(find_ptxas() is None, reason="needs ptxas")
-@pytest.mark.parametrize(("name", "registers"), [("gemm", 168), ("attention", 168)])
-def test_ptxas_has_nothing_to_say(name: str, registers: int) -> None:
-    kernel = getattr(example(f"{name}_sm90"), name).build()
+@pytest.mark.parametrize(
+    ("module", "name", "registers"),
+    [
+        ("gemm_sm90", "gemm", 168),
+        ("attention_sm90", "attention", 168),
+        ("attention_causal_sm90", "attention", 128),
+    ],
+)
+def test_ptxas_has_nothing_to_say(module: str, name: str, registers: int) -> None:
+    kernel = getattr(example(module), name).build()
     _, report = assemble(lowered(kernel).ptx, "sm_90a")
     assert (report.spill_bytes, report.remarks, report.registers) == (0, (), registers)
 
