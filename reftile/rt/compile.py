@@ -8,7 +8,7 @@ docs/decisions/0007-what-the-cache-keeps.md says why an entry is PTX at first an
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
@@ -44,12 +44,22 @@ def own_version(package: Path = _PACKAGE) -> str:
     """
     digest = sha256()
     for folder in _FOLDERS:
-        for path in sorted((package / folder).rglob("*")):
-            if path.suffix in (".py", ".toml"):
-                status = path.stat()
-                name = path.relative_to(package).as_posix()
-                digest.update(f"{name} {status.st_size} {status.st_mtime_ns}\n".encode())
+        for line in sorted(_states(os.path.join(package, folder), folder)):
+            digest.update(line.encode())
     return digest.hexdigest()
+
+
+def _states(folder: str, name: str) -> Iterator[str]:
+    """A line for each file of ours in a folder, and in those inside it."""
+    if not os.path.isdir(folder):
+        return
+    with os.scandir(folder) as found:
+        for item in found:
+            if item.name.endswith((".py", ".toml")):
+                status = item.stat()
+                yield f"{name}/{item.name} {status.st_size} {status.st_mtime_ns}\n"
+            elif item.name != "__pycache__" and item.is_dir():
+                yield from _states(item.path, f"{name}/{item.name}")
 
 
 def cache_key(kernel: Kernel, plan: str, target: str) -> str:
