@@ -84,6 +84,10 @@ def all_pages() -> Iterator[tuple[str, str]]:
         if names := exported_names(parse(package)):
             source = package.relative_to(ROOT).as_posix()
             yield f"api/{name}.md", NOTE.format(source=source) + api_page(name, package, names)
+    # A module that loads its names when they are used: they are listed elsewhere.
+    names = ROOT / "reftile" / "lang" / "pipe" / "language.py"
+    page = api_page("reftile.pipe", names, exported_names(parse(names)))
+    yield "api/reftile.pipe.md", NOTE.format(source="reftile/lang/pipe/language.py") + page
 
 
 # Chapters
@@ -341,9 +345,12 @@ def signature(node: ast.FunctionDef) -> str:
         if (text := ast.unparse(decorator)) in ("property", "staticmethod", "classmethod")
     ]
     returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    line = f"def {node.name}({ast.unparse(node.args)}){returns}"
+    written = ast.unparse(node.args)
+    if any(ast.unparse(d).partition("(")[0] in ("name", "host_name") for d in node.decorator_list):
+        written = re.sub(r"^t: Trace(, )?(/(, )?)?", "", written)  # kernels do not give it
+    line = f"def {node.name}({written}){returns}"
     if len(line) > 88:
-        arguments = "".join(f"    {part},\n" for part in split_ports(ast.unparse(node.args)))
+        arguments = "".join(f"    {part},\n" for part in split_ports(written))
         line = f"def {node.name}(\n{arguments}){returns}"
     return "".join(decorators) + line
 
