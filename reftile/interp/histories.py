@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import TypeVar
 
 import numpy as np
 
@@ -73,6 +74,7 @@ class History:
         return 0
 
 
+_Choice = TypeVar("_Choice")
 Seen = list[tuple[int, Entry]]
 """What a load found: flat positions in the tile, with the entries read there."""
 
@@ -82,6 +84,8 @@ class Histories:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(f"histories {seed}")
+        # A message that is to arrive must be read, so some runs are less stale than others.
+        self.staleness = self.random.choice((0.25, 1.0, 1.0))
         self.places: dict[Buffer, dict[int, History]] = {}
 
     def history(self, buffer: Buffer, offset: int, size: int) -> History:
@@ -110,13 +114,19 @@ class Histories:
         stale = False
         for buffer, offset, where, size in _elements(parts):
             history = self.history(buffer, offset, size)
-            entry = self.random.choice(history.entries[history.oldest(event) :])
+            entry = self._pick(history.entries[history.oldest(event) :])
             stale = stale or entry is not history.entries[-1]
             seen.append((where, entry))
         self.learn(order, event, [entry for _, entry in seen])
         for _, entry in seen:
             entry.readers.append(event)
         return seen, stale
+
+    def _pick(self, choices: list[_Choice]) -> _Choice:
+        """One of what is permitted, oldest first: any, or the latest."""
+        if len(choices) > 1 and self.random.random() >= self.staleness:
+            return choices[-1]
+        return self.random.choice(choices)
 
     def learn(self, order: Order, event: Event, entries: Sequence[Entry]) -> None:
         """Let an acquire synchronise with what it reads from."""
@@ -146,7 +156,7 @@ class Histories:
             lowest = history.oldest(event)
             free = [i + 1 for i in range(lowest, len(entries)) if not entries[i].has_pair]
             entry = self._put(
-                history, self.random.choice(free), event, _one(places, index), dtype,
+                history, self._pick(free), event, _one(places, index), dtype,
                 values[index : index + 1], None if bad is None else bad[index : index + 1],
             )  # fmt: skip
             entry.heads = own
@@ -197,7 +207,7 @@ class Histories:
             history = self.history(buffer, offset, size)
             entries = history.entries
             found = [e for e in entries[history.oldest(event) :] if not e.has_pair]
-            source = self.random.choice(found)
+            source = self._pick(found)
             seen.append((where, source))
             source.readers.append(event)
             written = change(index, source)
