@@ -16,7 +16,7 @@ from reftile.ir.buffer_layout import buffer_alignment, place_bytes
 from reftile.ir.core import Block, Kernel, Op, Value
 from reftile.ir.diagnostics import Diagnosis
 from reftile.ir.pipe_flight import check_flight
-from reftile.ir.targets import TARGETS
+from reftile.ir.targets import TARGETS, instructions_of
 from reftile.ir.types import (
     BarrierType,
     BufferType,
@@ -472,6 +472,20 @@ def _blocks(block: Block) -> Iterator[Block]:
 # Clusters and halves
 
 
+def check_bulk_engine(kernel: Kernel, report: Report) -> None:
+    """The engine of bulk copies, and barriers that count bytes, came with sm_90."""
+    target = _target(kernel)
+    if instructions_of(target) == "sm_90a":
+        return
+    for op in kernel.walk():
+        is_bulk = op.attributes.get("engine") == "bulk"
+        if not is_bulk and not (op.name == "arrive_barrier" and _number(op, "bytes")):
+            continue
+        what = f"`{op.name}` by the bulk engine" if is_bulk else "an arrival that announces bytes"
+        hint = "copy with engine = thread, and wait with `wait_copies` or `after_copies`"
+        report("bulk_engine", f"{what} does not exist on {target}", op, hint)
+
+
 def check_cluster(kernel: Kernel, report: Report) -> None:
     """Blocks reach each other only in a cluster, after it has met and before it parts."""
     size, block = _cluster(kernel), kernel.body.block
@@ -545,6 +559,7 @@ _CHECKS: tuple[Callable[[Kernel, Report], None], ...] = (
     check_arrivals,
     check_participants,
     check_transactions,
+    check_bulk_engine,
     check_cluster,
     check_stagger,
     check_rows,

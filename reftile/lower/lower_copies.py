@@ -68,16 +68,51 @@ def _boxes(
     described = _tensor_map(context, view, kind, boxes, axes)
     found: list[tuple[Value, tuple[Value, ...], Value]] = []
     for start, offset in boxes.boxes:
-        coordinates: list[Number] = [0] * len(kind.tensor.shape)
-        for axis, (number, extent) in enumerate(zip(index, kind.tile, strict=True)):
-            first = context.multiply(context.scalar(number), extent, "first")
-            coordinates[kind.dim_map[axis]] = first
-        for axis, inside in enumerate(start):
-            coordinates[axes[axis]] = context.add(coordinates[axes[axis]], inside)
+        numbers = _coordinates(context, kind, axes, index, start)
         address = context.add(place.address, offset, "box")
-        numbers = tuple(context.number(c) for c in reversed(coordinates))
         found.append((described, numbers, context.number(address)))
     return found
+
+
+def _coordinates(
+    context: Context,
+    kind: PartitionViewType,
+    axes: list[int],
+    index: tuple[Value, ...],
+    start: tuple[int, ...],
+) -> tuple[Value, ...]:
+    """Where a box begins in the tensor, innermost axis first."""
+    coordinates: list[Number] = [0] * len(kind.tensor.shape)
+    for axis, (number, extent) in enumerate(zip(index, kind.tile, strict=True)):
+        first = context.multiply(context.scalar(number), extent, "first")
+        coordinates[kind.dim_map[axis]] = first
+    for axis, inside in enumerate(start):
+        coordinates[axes[axis]] = context.add(coordinates[axes[axis]], inside)
+    return tuple(context.number(c) for c in reversed(coordinates))
+
+
+def lower_prefetch(context: Context, op: Op) -> None:
+    """One prefetch for each box, by the thread that acts for the role."""
+    assert isinstance(op, ops.PrefetchView)
+    kind = op.view.type
+    assert isinstance(kind, PartitionViewType) and not isinstance(kind.tensor.element, PointerType)
+    buffer = BufferType(kind.tile, kind.tensor.element, "row_major")
+    try:
+        boxes = boxes_of(buffer)
+    except LayoutError as error:
+        raise context.unsupported(f"%{op.view.name}: {error}") from error
+    axes = _tensor_axes(kind, buffer)
+    described = _tensor_map(context, op.view, kind, boxes, axes)
+
+    def fetch() -> None:
+        for start, _ in boxes.boxes:
+            numbers = _coordinates(context, kind, axes, op.index, start)
+            context.emit(ops.PrefetchTensor, (described, numbers))
+
+    if context.role.is_elected:
+        fetch()
+    else:
+        context.when(context.lead(), fetch)
 
 
 def _tensor_axes(view: PartitionViewType, buffer: BufferType) -> list[int]:
@@ -158,5 +193,6 @@ COPIES: dict[str, Callable[[Context, Op], None]] = {
     "copy_in": lower_copy_in,
     "copy_out": lower_copy_out,
     "commit_copies": lower_commit,
+    "prefetch_view": lower_prefetch,
     "wait_copies": lower_wait,
 }

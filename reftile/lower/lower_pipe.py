@@ -115,7 +115,40 @@ def lower_op(context: Context, op: Op) -> None:
     elif "simt" in op.definition.levels:
         _copy(context, op)
     else:
-        raise context.unsupported(f"`{op.name}` is not lowered yet")
+        why = REASONS.get(op.name, "")
+        message = f"`{op.name}` is not lowered: {why}" if why else f"`{op.name}` is not lowered yet"
+        raise context.unsupported(message)
+
+
+_BY_POINTER = "accesses by pointer have no form for threads yet; make a view of the memory"
+_IN_ORDER = "elements would move among all threads; keep it in a `tile` kernel"
+REASONS: dict[str, str] = {
+    "alloca": "threads have no global memory of their own; pass a pointer",
+    "load_ptr_tko": _BY_POINTER,
+    "store_ptr_tko": _BY_POINTER,
+    "atomic_rmw_tko": "of atomic updates only `atomic_inc_wrap_tko` has a form for threads yet",
+    "atomic_cas_tko": "of atomic updates only `atomic_inc_wrap_tko` has a form for threads yet",
+    "atomic_red_view_tko": "reduce with `copy_out {mode = add}` instead",
+    "memory_fence_alias_tko": "views of one memory under two addresses are not followed here",
+    "gdc_wait_tko": "launches that depend on each other are not started by the host's plan yet",
+    "gdc_launch_dependents_tko": "launches that depend on each other are not started by the "
+    "host's plan yet",
+    "sort": _IN_ORDER,
+    "topk": _IN_ORDER,
+    "argmax": _IN_ORDER,
+    "argmin": _IN_ORDER,
+    "histogram": _IN_ORDER,
+    "scan": _IN_ORDER,
+    "gather": _IN_ORDER,
+    "cat": "registers of two tiles do not become one yet; store both parts apart",
+    "insert": "registers of two tiles do not become one yet; store both parts apart",
+    "mmai": "products of 8-bit integers by warps have no rows yet; use `mma_start`",
+    "mmaf_scaled": "no instruction of these targets takes scales",
+    "mmaf_sparse": "products of sparse tiles have no rows yet",
+    "pack": "elements of less than a byte have no registers of their own",
+    "unpack": "elements of less than a byte have no registers of their own",
+}
+"""Why operations of `pipe` are refused."""
 
 
 def _values(context: Context, values: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -182,6 +215,13 @@ def _iota(context: Context, op: Op) -> None:
     _copy(context, op)
 
 
+def _assume(context: Context, op: Op) -> None:
+    """What is promised of a value changes nothing."""
+    value, result = op.operands[0], op.results[0]
+    if value in context.values:
+        context.values[result] = context.values[value]
+
+
 def _nothing(context: Context, op: Op) -> None:
     """Tokens and views have no form at run time; views are read where a copy uses them."""
 
@@ -195,6 +235,7 @@ _HANDLERS: dict[str, Handler] = {
     **CHANGES,
     **PLACES,
     "iota": _iota,
+    "assume": _assume,
     **dict.fromkeys(
         ("make_token", "join_tokens", "make_tensor_view", "make_partition_view"), _nothing
     ),

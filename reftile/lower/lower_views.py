@@ -8,7 +8,7 @@ from reftile.ir import ops
 from reftile.ir.core import Op, Value
 from reftile.ir.types import PartitionViewType, TensorViewType, TileType
 from reftile.layout.linear import Layout
-from reftile.lower.context import I1, I32, Context, Number
+from reftile.lower.context import I1, I32, I64, Context, Number
 from reftile.lower.fragments import elements_at_origin, is_first_copy, layout_of
 from reftile.lower.view_access import (
     TileAccess,
@@ -163,14 +163,45 @@ def lower_shape(context: Context, op: Op) -> None:
     kind = op.operands[0].type
     assert isinstance(kind, TensorViewType)
     for result, number in zip(op.results, view_extents(context, op.operands[0]), strict=True):
-        assert isinstance(result.type, TileType)
-        if result.type.dtype.bits != I32.dtype.bits:
-            raise context.unsupported(f"`{op.name}` in {result.type} is not lowered yet")
-        context.values[result] = context.number(number)
+        _give(context, result, number)
+
+
+def _give(context: Context, result: Value, number: Number) -> None:
+    """An extent as a result, in 64 bits if that asks for it."""
+    kind = result.type
+    assert isinstance(kind, TileType)
+    if kind.dtype.bits == I64.dtype.bits and isinstance(number, Value):
+        wide = context.value(ops.Exti, (number,), I64, result.name, signedness="unsigned")
+        context.values[result] = wide
+    elif kind.dtype.bits in (I32.dtype.bits, I64.dtype.bits):
+        context.values[result] = context.number(number, kind)
+    else:
+        raise context.unsupported(f"an extent in {kind} is not lowered yet")
+
+
+def lower_index_space(context: Context, op: Op) -> None:
+    """The tiles of a partition: extents divided by the tile's, rounded up."""
+    assert isinstance(op, ops.GetIndexSpaceShape)
+    kind = op.src.type
+    if not isinstance(kind, PartitionViewType):
+        raise context.unsupported(f"the index space of {kind} is not lowered yet")
+    part = op.src.owner
+    assert isinstance(part, ops.MakePartitionView)
+    extents = view_extents(context, part.operands[0])
+    for axis, result in enumerate(op.results):
+        extent, tile = extents[kind.dim_map[axis]], kind.tile[axis]
+        if isinstance(extent, int):
+            _give(context, result, -(-extent // tile))
+            continue
+        more = context.number(context.add(extent, tile - 1, "whole"))
+        count = (more, context.number(tile))
+        tiles = context.value(ops.Divi, count, I32, result.name, signedness="unsigned")
+        _give(context, result, tiles)
 
 
 VIEWS: dict[str, Callable[[Context, Op], None]] = {
     "store_view_tko": lower_store_view,
     "load_view_tko": lower_load_view,
     "get_tensor_shape": lower_shape,
+    "get_index_space_shape": lower_index_space,
 }

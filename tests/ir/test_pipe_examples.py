@@ -105,6 +105,7 @@ BROKEN = [
     (SM80, r"commit_copies {engine = thread}", "commit_copies {engine = bulk}",
      "pipe.bulk_elected"),
     (SM80, r"(%met = )sync token=%both", r"\1step token=%both", "step.target"),
+    (SM80, r"commit_copies {engine = thread}", "commit_copies {engine = bulk}", "pipe.bulk_engine"),
     (GFX942, r"warps = 4, replicas = 2", "warps = 8", "pipe.stagger"),
     (GFX942, r"ring<2, buffer<256x32", "ring<3, buffer<256x32", "pipe.shared_memory"),
     (GFX942, r"\n  return", '\n  role {label = "more", warps = 1} body {\n    yield\n  }\n  return',

@@ -149,7 +149,7 @@ def _cell_bytes(kernel: Kernel) -> tuple[int, int]:
                 size = kind.dtype.storage.itemsize * _integer(op, "count")
                 shared, wide = (
                     (gcd(shared, size), wide)
-                    if op.attributes["space"] == "shared"
+                    if op.attributes["space"] != "global"
                     else (shared, gcd(wide, size))
                 )
             case "copy_async":

@@ -258,7 +258,7 @@ def _make_store_vector(op: Op, plan: Plan[Block]) -> Apply[Block]:
             return ()
         addresses = warp.each(values[1], "an address")[lanes] + offset
         data, poison = _registers(values[0], first, count, lanes)
-        if space == "shared":
+        if space != "global":
             home, offsets = access_shared(warp, addresses, size * count, lanes, True)
             _count(warp, lanes, offsets, size * count)
             buffer = home.shared
@@ -306,7 +306,7 @@ def _make_load_vector(op: Op, plan: Plan[Block]) -> Apply[Block]:
             if not lanes.size:
                 continue
             at = warp.each(addresses[place], "an address")[lanes] + offset
-            if space == "shared":
+            if space != "global":
                 home, offsets = access_shared(warp, at, size * count, lanes, False)
                 _count(warp, lanes, offsets, size * count)
                 buffer = home.shared

@@ -10,26 +10,24 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reftile.ir import ops
 from reftile.ir.core import Op
 from reftile.layout.linear import Layout
-from reftile.lower.ptx.shapes import layout_for
+from reftile.lower.fragments import layout_of
+from reftile.lower.ptx.lanes import LANES, Table, select_by_lane
 from reftile.lower.ptx.table import register_kind
 from reftile.lower.ptx.writer import Held, Writer, is_pairs, tile_of
-
-LANES = 32
-Table = NDArray[np.int64]
 
 
 def change_layout(writer: Writer, op: Op) -> None:
     """Print a change of layout whose elements stay in their warps."""
     assert isinstance(op, ops.ChangeLayout)
-    held, target = layout_for(op.source), layout_for(op.result)
-    if held is None or target is None:
+    texts = tile_of(op.source).layout, tile_of(op.result).layout
+    if not all(texts):
         writer.held[op.result] = writer.get(op.source)
         return
+    held, target = map(layout_of, texts)
     plan = source_places(held, target)
     if plan is None:
         raise writer.unsupported(op.result, "a change of layout across warps")
@@ -196,7 +194,7 @@ def _exchange(
     registers, lanes = tables
     own = np.arange(LANES)
     if np.array_equal(lanes, np.broadcast_to(own, lanes.shape)):
-        return [_select(writer, kind, units, registers[r]) for r in range(len(registers))]
+        return [select_by_lane(writer, kind, units, registers[r]) for r in range(len(registers))]
     chosen = rounds(_Plan(tables))
     if chosen is None:
         raise writer.unsupported(op.result, "this exchange between lanes")
@@ -206,40 +204,9 @@ def _exchange(
         sender, sent = lanes[target, own], registers[target, own]
         gives = np.zeros(LANES, np.int64)
         gives[sender] = sent
-        value = _select(writer, kind, units, gives)
+        value = select_by_lane(writer, kind, units, gives)
         received.append(_shuffle(writer, kind, value, sender))
-    return [_select(writer, kind, received, chosen ^ r) for r in range(len(registers))]
-
-
-def _select(writer: Writer, kind: str, units: list[str], which: Table) -> str:
-    """The unit that each lane names: chosen by masks of lanes."""
-    different: list[int] = sorted(set(which.tolist()))
-    found = units[different[0]]
-    for number in different[1:]:
-        mask = sum(1 << int(n) for n in np.flatnonzero(which == number))
-        condition = _lanes_in(writer, mask)
-        chosen = writer.register(kind, "chosen")
-        if kind == "pred":
-            one, other = writer.register("b32", "one"), writer.register("b32", "other")
-            writer.line(f"selp.u32 {one}, 1, 0, {units[number]};")
-            writer.line(f"selp.u32 {other}, 1, 0, {found};")
-            writer.line(f"selp.u32 {one}, {one}, {other}, {condition};")
-            writer.line(f"setp.ne.u32 {chosen}, {one}, 0;")
-        else:
-            writer.line(f"selp.{kind} {chosen}, {units[number]}, {found}, {condition};")
-        found = chosen
-    return found
-
-
-def _lanes_in(writer: Writer, mask: int) -> str:
-    """A predicate that is true in the lanes of a mask."""
-    lane, bit = writer.register("b32", "lane"), writer.register("b32", "bit")
-    condition = writer.register("pred", "among")
-    writer.line(f"mov.u32 {lane}, %laneid;")
-    writer.line(f"shr.u32 {bit}, 0x{mask:X}, {lane};")
-    writer.line(f"and.b32 {bit}, {bit}, 1;")
-    writer.line(f"setp.ne.u32 {condition}, {bit}, 0;")
-    return condition
+    return [select_by_lane(writer, kind, received, chosen ^ r) for r in range(len(registers))]
 
 
 def _shuffle(writer: Writer, kind: str, value: str, sender: Table) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from reftile.ir import ops
 from reftile.ir.attributes import Dense
 from reftile.ir.core import Op, Value
@@ -11,6 +13,7 @@ from reftile.ir.types import TileType
 from reftile.layout.linear import Layout
 from reftile.lower.constants import constant_int
 from reftile.lower.fragments import elements_at_origin, layout_of, register_of
+from reftile.lower.ptx.lanes import LANES, select_by_lane, select_by_warp
 from reftile.lower.ptx.table import register_kind
 from reftile.lower.ptx.writer import Held, Shifted, Writer, immediates, is_pairs, tile_of
 
@@ -36,13 +39,45 @@ def _constant(writer: Writer, op: Op) -> None:
     if layout is None or dense.splat:
         count = 1 if layout is None else layout.extent("register")
         indices = [0] * count
+    elif layout.extent("lane") * layout.extent("warp") > 1:
+        _constant_by_thread(writer, op, dense, layout)
+        return
     else:
-        flat = layout.indices()
-        if layout.extent("lane") * layout.extent("warp") > 1:
-            raise writer.unsupported(op.result, "a constant that differs between threads")
-        indices = [int(i) for i in flat.ravel()]
+        indices = [max(0, int(i)) for i in layout.indices().ravel()]
     texts = immediates(dense, indices, is_pairs(op.result))
     writer.held[op.result] = Held(texts, is_pairs(op.result))
+
+
+LARGEST_BY_THREAD = 1024
+"""Elements at most of a constant that differs between threads: it is chosen by comparisons."""
+
+
+def _constant_by_thread(writer: Writer, op: ops.Constant, dense: Dense, layout: Layout) -> None:
+    """Choose each register by lane, then by warp."""
+    pairs, warps = is_pairs(op.result), layout.extent("warp")
+    if tile_of(op.result).size > LARGEST_BY_THREAD or warps & (warps - 1):
+        raise writer.unsupported(op.result, "a large constant that differs between threads")
+    kind = "b32" if pairs else register_kind(tile_of(op.result).element)
+    registers, each = np.arange(layout.extent("register")), 2 if pairs else 1
+    lanes = np.arange(LANES) % layout.extent("lane")
+    flat = np.asarray(
+        layout(register=registers[:, None, None], lane=lanes[None, :, None], warp=np.arange(warps))
+    )
+    flat = np.maximum(np.broadcast_to(flat, (len(registers), LANES, warps)), 0)
+    found: list[str] = []
+    for first in range(0, len(registers), each):
+        units: dict[str, int] = {}
+        which = np.zeros((LANES, warps), np.int64)
+        for at in np.ndindex(LANES, warps):
+            elements = [int(flat[(first + i, *at)]) for i in range(each)]
+            (text,) = immediates(dense, elements, pairs)
+            which[at] = units.setdefault(text, len(units))
+        names = list(units)
+        by_warp = [select_by_lane(writer, kind, names, which[:, w]) for w in range(warps)]
+        same = {name: i for i, name in enumerate(dict.fromkeys(by_warp))}
+        chosen = np.array([same[name] for name in by_warp], np.int64)
+        found.append(select_by_warp(writer, kind, list(same), chosen))
+    writer.held[op.result] = Held(found, pairs)
 
 
 def _iota(writer: Writer, op: Op) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from reftile.ir import ops
 from reftile.ir.core import Op
+from reftile.ir.targets import instructions_of
 from reftile.lower.ptx.writer import Writer
 
 
@@ -95,9 +96,22 @@ def _wait(writer: Writer, op: Op) -> None:
     label, done = writer.fresh_label("wait"), writer.register("pred", "done")
     address, phase = writer.address(op.address), writer.one(op.phase)
     order = ".acquire.cluster" if op.cluster else ""
+    # What waits for a while in hardware came with sm_90; before, looking is all there is.
+    look = "try_wait" if _is_for_hopper(op) else "test_wait"
     writer.label(label)
-    writer.line(f"mbarrier.try_wait.parity{order}.shared::cta.b64 {done}, {address}, {phase};")
+    writer.line(f"mbarrier.{look}.parity{order}.shared::cta.b64 {done}, {address}, {phase};")
     writer.line(f"@!{done} bra {label};")
+
+
+def _is_for_hopper(op: Op) -> bool:
+    block = op.parent
+    while block is not None and block.parent is not None:
+        owner = block.parent.parent
+        if not isinstance(owner, Op):
+            target = getattr(owner, "attributes", {}).get("target", "sm_90a")
+            return instructions_of(str(target)) == "sm_90a"
+        block = owner.parent
+    return True
 
 
 def _fence_proxy(writer: Writer, op: Op) -> None:
