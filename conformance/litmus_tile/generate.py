@@ -40,6 +40,8 @@ def files() -> dict[str, str]:
     for name, test in tests():
         question = " ".join(str(test.program.exists).split())
         head = f'// litmus "{test.name}" family {test.family}\n'
+        if len(set(devices := [b.device for b in test.program.blocks])) > 1:
+            head += f"// devices {' '.join(map(str, devices))}\n"
         try:
             text = f"{head}// exists {question}\n// expect {test.expected}\n{write_test(test)}"
         except Inexpressible as error:
@@ -60,7 +62,8 @@ def read_back(test: LitmusTest, module: Module) -> Program:
     blocks = [[b for b in test.program.blocks if b.launch == n] for n in launches]
     grid = max(len(b) for b in blocks)
     args = [_array(b) for b in test.program.buffers]
-    program = translate_launches(kernels, (grid,), args).program
+    devices = [b.device for b in max(blocks, key=len)]
+    program = translate_launches(kernels, (grid,), args, devices=devices).program
     defined = {a.register for b in program.blocks for op in b.ops for a in op.accesses}
     names: dict[str, Expr] = {}
     for launch, mine in zip(launches, blocks, strict=True):

@@ -53,11 +53,9 @@ def write_test(test: LitmusTest) -> str:
     """The kernels of a test.
 
     Raises:
-        Inexpressible: it needs several devices, or a read-modify-write of narrow elements.
+        Inexpressible: it needs a read-modify-write of narrow elements.
     """
     program = test.program
-    if len({b.device for b in program.blocks}) > 1:
-        raise Inexpressible("several devices")
     launches = sorted({b.launch for b in program.blocks})
     return "\n".join(Writer(test).kernel(launch) for launch in launches)
 

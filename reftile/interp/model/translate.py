@@ -71,9 +71,17 @@ def translate(
 
 
 def translate_launches(
-    kernels: Sequence[Kernel], grid: Sequence[int], args: Sequence[Any], unroll: int = 3
+    kernels: Sequence[Kernel],
+    grid: Sequence[int],
+    args: Sequence[Any],
+    unroll: int = 3,
+    devices: Sequence[int] = (),
 ) -> Translation:
-    """Return the event program of launches that follow one another, with the same arguments."""
+    """Return the event program of launches that follow one another, with the same arguments.
+
+    devices: for each block, the device that it is taken to run on; one for all without it. A launch
+    is of one device; this stands for launches on several that run at the same time.
+    """
     memory = Memory()
     for kernel in kernels:
         if kernel.level != "tile":
@@ -94,7 +102,8 @@ def translate_launches(
             name = "b" + "_".join(str(i) for i in at[: max(1, extents)])
             name = f"{name}_launch{launch}" if len(kernels) > 1 else name
             run = BlockRun(kernel, at, (x, y, z), memory, names, name, unroll)
-            blocks.append(Block(name, _tidy(run.run(values)), 0, launch))
+            device = devices[number] if devices else 0
+            blocks.append(Block(name, _tidy(run.run(values)), device, launch))
             result.cuts += run.cuts
             result.checks += run.checks
             _check_size(kernel, blocks)
