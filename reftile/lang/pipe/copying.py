@@ -105,12 +105,15 @@ def _region_to_shared(t: Trace, source: Region, target: Shared) -> None:
     if shape.loop is not None and _take_ahead(t, shape.loop, source, view, index, target):
         return
     history = history_of(shape, source.array)
+    written = cast("Token", history.written())
+    if shape.target == "sm_90a" and written.value is not shape.start().value:
+        # Bulk copies are of another proxy than stores of threads.
+        written = Token(t.value("fence_proxy", written.value, space="global"))
 
     def load(buffer: Buffer, token: Token) -> None:
-        before = join(t, token, cast("Token", history.written()))
-        start_copy(t, shape, view, index, buffer, before, (target.barrier, shape.zero()))
+        start_copy(t, shape, view, index, buffer, token, (target.barrier, shape.zero()))
 
-    fill_at_once(t, target, load)
+    fill_at_once(t, target, load, written)
     history.has_read(cast("Token", target.history.written()))
 
 
@@ -125,15 +128,18 @@ def _take_ahead(
     """Leave a copy to the loop, which does it iterations ahead; False if that is not possible.
 
     It is, if the copy is done in every iteration, where it begins follows from the loop's counter,
-    the memory was not used before in the iteration, and the array is not written in the loop.
+    the memory was not used before in the iteration, and the array is not written in the loop. Bulk
+    copies of what threads have written need a fence, and are done at once.
     """
-    written = history_of(shape_of(t), source.array).written()
+    shape = shape_of(t)
+    written = history_of(shape, source.array).written()
     possible = (
         t.block is loop.block
         and target not in loop.touched
         and isinstance(written, Token)
         and is_computed_from(written.value, loop.block, loop.counter)
         and written.value not in loop.block.arguments
+        and (shape.target != "sm_90a" or written.value is shape.start().value)
         and all(is_computed_from(v, loop.block, loop.counter) for v in index)
     )
     if not possible:
@@ -183,6 +189,8 @@ def _load_region(t: Trace, source: Region, shape: tuple[int, ...], further: Tile
     view, index = source.view(t, shape, further)
     history = history_of(shape_of(t), source.array)
     before = cast("Token", history.written())
+    if before.value is not shape_of(t).start().value:
+        before = meet(t, before)
     kind = view.type.tile_type
 
     def load() -> tuple[Value, ...]:

@@ -185,10 +185,15 @@ def alloc_shared(t: Trace, shape: object, dtype: object, /, layout: object = Non
 # Filling it at once
 
 
-def fill_at_once(t: Trace, shared: Shared, load: Callable[[Buffer, Token], None]) -> None:
-    """Fill the first stage and wait: `load` starts the copies, given the token they wait for."""
+def fill_at_once(
+    t: Trace, shared: Shared, load: Callable[[Buffer, Token], None], source: Token
+) -> None:
+    """Fill the first stage and wait: `load` starts the copies, given the token they wait for.
+
+    source: what the source's last write is known by.
+    """
     shape = shape_of(t)
-    token = shared.before_writing(t)
+    token = join(t, shared.before_writing(t), source)
     t.set_cell(shared.slot_cell, shape.zero())
     buffer = shared.buffer(t)
     if shape.target != "sm_90a":
