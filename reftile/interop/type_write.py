@@ -71,7 +71,7 @@ class TypeWriter:
         found = self.known.get((entry, multicast))
         if found is None:
             if isinstance(entry, TileViewType):
-                _check_packing(entry)
+                _check_view(entry)
             # Parts come first, so that an entry refers to earlier ones only.
             encoded = bytes(self._encode(entry, multicast))
             found = self.items.setdefault(encoded, len(self.items))
@@ -187,9 +187,11 @@ class TypeWriter:
             out.append(ENUMS["padding"][entry.padding])
 
 
-def _check_packing(entry: TileViewType) -> None:
-    """Views of f4e2m1, which is packed in pairs, need to know along which axis."""
+def _check_view(entry: TileViewType) -> None:
+    """Views have axes; those of f4e2m1, which is packed in pairs, must say along which one."""
     tensor = entry.tensor
+    if not entry.tile:
+        raise CannotWrite(f"{entry}: views of Tile IR have one axis or more")
     if tensor.element != DTYPES["f4e2m1"]:
         return
     packed = [axis for axis, stride in enumerate(tensor.strides) if stride == 1]

@@ -6133,7 +6133,12 @@ class Constant(Op):
         meaning="constant(value)",
         accuracy="exact",
         poison="none",
-        tile_ir={"name": "constant", "code": 16, "since": "13.1"},
+        tile_ir={
+            "name": "constant",
+            "code": 16,
+            "since": "13.1",
+            "limits": [["T != 'i4'", "there are no constants of i4"]],
+        },
     )
 
     @property

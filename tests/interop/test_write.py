@@ -172,6 +172,7 @@ def test_their_neighbours_are_written(body: str) -> None:
         ("%a: tile<ptr<i4>>", "pointers to i4"),
         ("%a: tile<8xptr<f4e2m1>>", "through views"),
         ("%a: tile<f4e2m1>", "in pairs"),
+        ("%a: partition_view<tile=(), tensor_view<f32, strides=[]>>", "one axis or more"),
     ],
 )
 def test_types_that_tile_ir_lacks_are_refused(arguments: str, said: str) -> None:
