@@ -14,13 +14,16 @@ import numpy as np
 import pytest
 
 import reftile
+from reftile.cli.inputs import load_python_object
 from reftile.ir.core import Kernel
 from reftile.ir.diagnostics import ReftileError
 from reftile.ir.parse import parse
+from reftile.rt import launcher
 from reftile.rt.backend import HostCopy
 from tests.rt.fake_driver import Array, FakeDriver
 
-GEMM = (Path(__file__).resolve().parents[2] / "examples/pipe/gemm_sm80.tile").read_text("utf-8")
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "pipe"
+GEMM, GEMM_PY = (EXAMPLES / "gemm_sm80.tile").read_text("utf-8"), EXAMPLES / "gemm_sm90.py"
 
 
 @pytest.fixture
@@ -199,6 +202,19 @@ def test_a_kernel_is_compiled_once_while_it_does_not_change(
     again = compiled_for(kernel, 1)
     assert again is not first
     assert again.from_disk
+
+
+def test_a_pipe_kernel_in_python_is_launched(
+    fake: FakeDriver, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher, "encode", lambda *a: bytes(128))  # pyright: ignore
+    fake.context, fake.sizes = 1, [128] * 3 + [4] * 3
+    gemm = load_python_object(GEMM_PY, "gemm")
+    shapes = ((512, 64), (256, 64), (512, 256))
+    arrays = [bf16(np.zeros(shape, np.uint16)) for shape in shapes]
+    report = reftile.launch(gemm, (2,), (*arrays, 512, 256, 64), backend="cuda")
+    assert [*report.copied.values()] == [65536, 32768, 262144]  # type: ignore[attr-defined]
+    assert [launch.grid for launch in fake.launches] == [(2, 1, 1)]
 
 
 def test_a_tile_kernel_is_refused_without_looking_for_a_gpu(fake: FakeDriver) -> None:

@@ -208,7 +208,9 @@ def _what(op: Op) -> str:
 
     def name(*ports: str) -> str:
         found = next((by_port[p] for p in ports if isinstance(by_port.get(p), Value)), None)
-        return f"%{found.name}" if isinstance(found, Value) else ""
+        if not isinstance(found, Value):
+            return ""
+        return f"%{found.name}" if found.name else "a tile"
 
     source = name("view", "source") if op.name != "copy_out" else name("source")
     target = name("destination") if op.name != "copy_out" else name("view", "destination")
