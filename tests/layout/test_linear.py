@@ -301,3 +301,29 @@ def test_basis_solves_for_the_vectors_used() -> None:
     assert basis.solve(0b101) == 0b011
     assert basis.solve(0b001) is None
     assert basis.largest() == 0b110
+
+
+def test_blocks_of_a_cluster_hold_parts_and_copies() -> None:
+    """Two blocks share the rows of a tile; four hold it in pairs of copies."""
+    parts = Layout.parse("layout<8x4; lane 4*(0,1); warp 2*(1,0) 2*(2,0); cta 2*(4,0)>")
+    assert parts.places == ("lane", "warp", "cta")
+    assert [int(parts(lane=1, warp=3, cta=c)) for c in range(2)] == [13, 29]
+    assert parts.is_injective and parts.is_onto
+    pairs = parts.replicate("cta", 2)
+    assert (pairs.extent("cta"), pairs.replication) == (4, 2)
+    assert int(pairs(lane=1, warp=3, cta=3)) == int(parts(lane=1, warp=3, cta=1))
+    assert Layout.parse(str(pairs)) == pairs
+
+
+@pytest.mark.parametrize("place", ["register", "lane", "warp", "cta", "offset"])
+@pytest.mark.parametrize("count", [3, 5, 6])
+def test_any_input_may_repeat(place: str, count: int) -> None:
+    """Extents that are no powers of two, on every input, also where the tile is smaller."""
+    repeated = Layout.of((4 * count,), {place: [(4 * count, (1,))]})
+    found = [int(repeated(**{place: n})) for n in range(4 * count)]
+    assert found == list(range(4 * count))
+    clipped = repeated.clip((4 * count - 3,))
+    assert [int(clipped(**{place: n})) for n in range(4 * count)] == [
+        *range(4 * count - 3), -1, -1, -1
+    ]  # fmt: skip
+    assert int(clipped.valid().sum()) == 4 * count - 3
