@@ -116,3 +116,72 @@ def random_program(seed: int, accesses: int = 8, mixed: bool = False) -> Program
     mixed: some accesses are to one half of a cell.
     """
     return _Maker(seed, accesses, mixed).program(f"random {seed}")
+
+
+def handing_over(seed: int) -> Program:
+    """Return a program of two or three blocks that pass data on, one of them waiting in a loop.
+
+    The loop is unrolled: an iteration happens if those before it have not seen the flag, and waits
+    for the token that they carry on. One time in four an order, a token or a guard is missing.
+    """
+    random = Random(f"handing over {seed}")
+    fault = random.choice(("order", "token", "guard", "scope", *("",) * 12))
+    cells = random.randint(1, 2)
+    release: Order = "relaxed" if fault == "order" and random.random() < 0.5 else "release"
+    acquire: Order = "relaxed" if fault == "order" and release == "release" else "acquire"
+    scope: Scope = "block" if fault == "scope" else random.choice(("device", "sys"))
+    data = [Location("x", 4 * i, 4) for i in range(cells)]
+    flag = Location("x", 4 * cells, 4)
+    blocks: list[Block] = []
+    for number in range(random.choice((1, 1, 2))):
+        at = [data[number % cells]] if number else data
+        stores = tuple(
+            Access("store", d, value=Const(10 * number + i + 1), name=str(d), element=i)
+            for i, d in enumerate(at)
+        )
+        after = () if fault == "token" else (Edge("data"),)
+        kind: Kind = "rmw" if number or random.random() < 0.3 else "store"
+        order: Order = (
+            ("acq_rel" if release == "release" else "relaxed") if kind == "rmw" else release
+        )
+        raised = Access(
+            kind, flag, value=Const(1), modify="add", name="flag", register=f"f{number}"
+        )
+        if kind == "store":
+            raised = replace(raised, register="")
+        ops = (Op("data", stores), Op("flag", (raised,), order, scope, TRUE, after))
+        # A second producer adds to what the first has handed over.
+        if number:
+            first = Access("rmw", flag, value=Const(1), modify="add", name="flag", register="turn")
+            guard = binary("==", Reg("turn"), Const(1))
+            ops = (
+                Op("turn", (first,), "acq_rel", scope),
+                replace(ops[0], guard=guard, after=(Edge("turn"),)),
+                replace(ops[1], guard=guard),
+            )
+        blocks.append(Block(f"P{number}", ops))
+    looks: list[Op] = []
+    seen: Expr = TRUE
+    wanted = Const(1 if len(blocks) == 1 else 3)
+    for i in range(random.randint(1, 2)):
+        load = Access("load", flag, register=f"look{i}", name="flag")
+        carried = tuple(Edge(o.name) for o in looks)
+        looks.append(Op(f"look{i}", (load,), acquire, scope, seen, carried))
+        seen = binary("&", seen, binary("!=", Reg(f"look{i}"), wanted))
+    got: Expr = Const(0)
+    for i in reversed(range(len(looks))):
+        mine = binary("==", Reg(f"look{i}"), wanted)
+        before: Expr = TRUE
+        for j in range(i):
+            before = binary("&", before, binary("!=", Reg(f"look{j}"), wanted))
+        got = binary("|", got, binary("&", before, mine))
+    guard = TRUE if fault == "guard" else got
+    reads = tuple(
+        Access("load", d, register=f"d{i}", name=str(d), element=i) for i, d in enumerate(data)
+    )
+    blocks.append(
+        Block(
+            "C", (*looks, Op("use", reads, guard=guard, after=tuple(Edge(o.name) for o in looks)))
+        )
+    )
+    return Program(f"handing over {seed}", (Buffer("x", 4, (0,) * (cells + 1)),), tuple(blocks))

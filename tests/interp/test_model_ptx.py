@@ -23,7 +23,7 @@ from reftile.interp.model.ptx import (
 )
 from reftile.ir.diagnostics import Bug
 from tests.interp.litmus_suite import suite
-from tests.interp.random_programs import random_program
+from tests.interp.random_programs import handing_over, random_program
 
 COUNT = int(os.environ.get("REFTILE_MODEL_PROGRAMS", "150"))
 LAYOUTS = (Layout(1), Layout(2))
@@ -58,6 +58,18 @@ def test_random_programs_keep_their_promises(mixed: bool) -> None:
                 assert hold(promised, lowered, version).holds, (seed, layout, version)
                 checks += 1
     assert checks > COUNT // 2
+
+
+def test_programs_that_wait_in_loops_keep_their_promises() -> None:
+    kept = 0
+    for seed in range(COUNT // 5):
+        program = handing_over(seed)
+        promised = explore(program, stop_at_race=True)
+        if promised.is_race_free:
+            kept += 1
+            lowered = lower(program, Layout(2), seed=seed)
+            assert all(hold(promised, lowered, version).holds for version in VERSIONS), seed
+    assert kept >= COUNT // 10
 
 
 def changed(row: str, before: str, after: str) -> PtxMapping:
