@@ -44,7 +44,11 @@ class Bundle:
         self.programs[key_of(bytecode)] = compiled
 
     def write(self, path: Path) -> None:
-        """Write the file; the old one stays whole until the new one is complete."""
+        """Write the file; the old one stays whole until the new one is complete.
+
+        Raises:
+            ReftileError: `tileiras.bundle`: the file cannot be written.
+        """
         manifest: dict[str, Any] = {
             "kind": KIND,
             "target": asdict(self.target),
@@ -53,12 +57,18 @@ class Bundle:
             "refused": {k: c.refused for k, c in sorted(self.programs.items()) if c.refused},
         }
         part = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            self._write(part, manifest)
+            part.replace(path)
+        except OSError as error:
+            raise fail("tileiras.bundle", f"{path}: {error.strerror or error}") from None
+
+    def _write(self, part: Path, manifest: dict[str, Any]) -> None:
         with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr(MANIFEST, json.dumps(manifest, indent=1))
             for key, compiled in sorted(self.programs.items()):
                 if compiled.cubin:
                     archive.writestr(f"{key}.cubin", compiled.cubin)
-        part.replace(path)
 
 
 def read_bundle(path: Path) -> Bundle:

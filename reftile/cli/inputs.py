@@ -73,7 +73,7 @@ def load_module(path: Path) -> Module:
     if path.suffix in BYTECODE_SUFFIXES or is_bytecode(data):
         return read_bytecode(data, str(path))
     try:
-        text = data.decode().replace("\r\n", "\n")
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise bad(f"{path} is not UTF-8 text") from None
     return parse(text, str(path))

@@ -118,3 +118,10 @@ def test_options_that_cannot_be(
     assert out == ""
     assert error.startswith("error[")
     assert "Traceback" not in error
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "copy.tile"
+    path.write_bytes(b"\xef\xbb\xbf" + COPY.encode())
+    assert execute(["show", str(path)]) == 0
+    assert capsys.readouterr().out.startswith("tile kernel")

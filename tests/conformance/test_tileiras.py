@@ -104,6 +104,12 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path, content: bytes) -> None:
     assert caught.value.diagnosis.rule == "tileiras.bundle"
 
 
+def test_a_bundle_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ReftileError) as caught:
+        Bundle(Target()).write(tmp_path / "none" / "bundle.zip")
+    assert caught.value.diagnosis.rule == "tileiras.bundle"
+
+
 def test_a_missing_bundle_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ReftileError) as caught:
         tileiras.TileirasBackend(str(tmp_path / "none.zip"))
