@@ -18,7 +18,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from hopper_device import DEVICE, ROOT, Launch, Results, describe, finish, report_times, timed
+from hopper_device import (
+    DEVICE,
+    ROOT,
+    Launch,
+    Results,
+    describe,
+    finish,
+    normal,
+    report_times,
+    timed,
+)
 
 import reftile
 
@@ -41,12 +51,14 @@ def example(name: str) -> ModuleType:
     return module
 
 
-def prepared(kernel: Any, *args: Any) -> tuple[Launch, Any]:
+def prepared(
+    kernel: Any, *args: Any, grid: tuple[int, int, int] | None = None
+) -> tuple[Launch, Any]:
     """A launch with nothing left to do but to queue it, and the compiled kernel."""
     import torch
 
     found = kernel.specialise(*args)
-    grid = (*kernel.grid_of(found), 1, 1)[:3]
+    grid = grid or kernel.grid_of(found)
     compiled = reftile.compile_kernel(found.kernel, 0)
     stream = torch.cuda.current_stream().cuda_stream
     return lambda: compiled(grid, found.values, stream), compiled
@@ -128,11 +140,60 @@ def check_attention(results: Results) -> bool:
     return good
 
 
+def time_hand_written(rounds: int, results: Results) -> None:
+    """The kernels with roles that are written in Python, against cuBLAS and cuDNN."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.functional import scaled_dot_product_attention
+
+    gemm = example("gemm_sm90").gemm
+    for m, n, k in ((8192, 8192, 8192), (4096, 4096, 4096)):
+        a, b = normal(m, k), normal(n, k)
+        c, d = (torch.full((m, n), math.nan, device=DEVICE, dtype=torch.bfloat16) for _ in "cd")
+        own, _compiled = prepared(gemm, a, b, c, m, n, k, grid=(132, 1, 1))
+        own()
+        finish("gemm_sm90.py", results)
+
+        def library(a: Any = a, b: Any = b, d: Any = d) -> None:
+            torch.mm(a, b.T, out=d)
+
+        library()
+        print(f"gemm_sm90.py {m}x{n}x{k}: error {relative(c, a.double() @ b.double().T):.3e}")
+        flops = 2.0 * m * n * k
+        times = timed({"torch": library, "gemm_sm90.py": own}, rounds, flops)
+        report_times(f"gemm {m}x{n}x{k} bf16", times, flops, "torch", results)
+    heads, length, scale = 64, 8192, math.log2(math.e) / math.sqrt(128)
+    q, k, v = (normal(heads, length, 128) for _ in range(3))
+    counter = torch.zeros(1, device=DEVICE, dtype=torch.int32)
+    for name, causal in (("attention_sm90", False), ("attention_causal_sm90", True)):
+        o = torch.full_like(q, math.nan)
+        kernel, rest = example(name).attention, (counter,) if causal else ()
+        own, _compiled = prepared(kernel, q, k, v, o, heads, length, scale, *rest, grid=(132, 1, 1))
+        own()
+        finish(name, results)
+        batch = [t.view(4, -1, length, 128) for t in (q, k, v)]
+
+        def attend(batch: Any = batch, causal: bool = causal) -> Any:
+            with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+                return scaled_dot_product_attention(*batch, is_causal=causal)
+
+        def library_attention(attend: Any = attend) -> None:
+            attend()
+
+        print(
+            f"{name}.py: differs from cuDNN by {relative(o, attend().view(o.shape).double()):.3e}"
+        )
+        flops = 4.0 * heads * length * length * 128 / (2 if causal else 1)
+        times = timed({"cuDNN": library_attention, f"{name}.py": own}, rounds, flops)
+        report_times(f"{name} b4 h16 n{length} d128", times, flops, "cuDNN", results)
+
+
 def main() -> int:
     """Read the command line, check, time."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--hand-written", action="store_true", help="time only kernels with roles")
     parser.add_argument("--commit", default="")
     options = parser.parse_args()
     import torch
@@ -142,7 +203,9 @@ def main() -> int:
     describe(results, options.commit)
     good = check_products(results)
     good &= check_attention(results)
-    time_products(options.rounds, results)
+    if not options.hand_written:
+        time_products(options.rounds, results)
+    time_hand_written(options.rounds, results)
     results.write()
     return int(not good)
 

@@ -49,10 +49,11 @@ class BlockShape:
     """What is known of the kernel under construction.
 
     top: operations that go in front of all others. grid: the extents of `Kernel(...)`, if there is
-    one. threads: of a block. home: where allocations may stand. at_close: what is done
-    where the text of the block ends. at_end: what `finish` does. loop: the innermost `Pipelined`.
-    has_products: one has been started so far. replicas: warpgroups that share the rows of
-    fragments; replica: the number of this one, if there are several.
+    one. threads: of a block. home: where allocations may stand. at_close: what is done where the
+    text of the block ends. at_end: what `finish` does. loop: the innermost `Pipelined`.
+    has_products: one has been started so far. histories: those of shared memory. replicas:
+    warpgroups that share the rows of fragments; replica: the number of this one, if there are
+    several.
     """
 
     trace: Trace
@@ -66,6 +67,7 @@ class BlockShape:
     at_end: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     loop: LoopState | None = None
     has_products: bool = False
+    histories: list[History] = field(default_factory=list["History"])
     replicas: int = 1
     replica: Tile | None = None
 

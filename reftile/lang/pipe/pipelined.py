@@ -124,6 +124,8 @@ class Pipeline(ForeignLoop):
                 "an iteration of a `Pipelined` loop cannot be left by `break` or `continue`",
                 "its copies are under way already: decide with `if`, or loop over range(...)",
             )
+        if shape.replicas > 1:
+            self._meet(t, shape)
         tracing = _Tracing(t, shape, self, _Ring.of(shape, node, self.stages))
         counter = node.target.id
 
@@ -139,6 +141,14 @@ class Pipeline(ForeignLoop):
             ended = Undefined("it holds a stage of a `Pipelined` loop that has ended")
             t.set_cell(copy.target.history.written_cell, ended)
         return outcome
+
+    def _meet(self, t: Trace, shape: BlockShape) -> None:
+        """Let all warpgroups have done with what shared memory was used for before."""
+        histories = shape.histories
+        used = [history.all() for history in histories]
+        met = meet(t, join(t, shape.start(), *used, wait_for_products(t)))
+        for history in histories:
+            history.has_read(met)
 
 
 class _Tracing:
@@ -327,7 +337,7 @@ class _Tracing:
             return
         t, ring = self.t, self.ring
         used = [copy.target.history.all() for copy in self.copies]
-        free = meet(t, join(t, *used, wait_for_products(t, self.has_products)))
+        free = join(t, *used, wait_for_products(t, self.has_products))
         slot, phase = ring.cell(ring.slot), ring.cell(ring.phase)
         for ahead in range(self.loop.stages - 1):
             step = arithmetic.add_sub_mul(t, "add", self.loop.first, ahead)

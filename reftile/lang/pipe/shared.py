@@ -125,7 +125,11 @@ class Shared(ForeignValue):
         token = meet(t, self.before_writing(t))
         value = arithmetic.convert(t, tile, self.dtype)
         op = t.op("store_buffer", value.value, self.share(t).value, None, token.value)
-        self.history.has_written(meet(t, Token(op.results[0])))
+        written = op.results[0]
+        if shape_of(t).target == "sm_90a":
+            # Products and bulk copies are of another proxy than stores of threads.
+            written = t.value("fence_proxy", written)
+        self.history.has_written(meet(t, Token(written)))
 
     def own(self, t: Trace) -> tuple[int, ...]:
         """The extents of a warpgroup's share."""
@@ -179,6 +183,7 @@ def alloc_shared(t: Trace, shape: object, dtype: object, /, layout: object = Non
     history = History.of(block, "shared", lambda: Undefined("nothing has been copied to it"))
     slot = block.fresh("slot")
     t.cells[slot] = block.zero
+    block.histories.append(history)
     return Shared(kind, element, ring, history, slot)
 
 
