@@ -39,6 +39,8 @@ MOST_WAITING = 256
 """Blocks at most of a kernel in which blocks wait for each other: each gets a thread of its own."""
 PATIENCE_SECONDS = 60.0
 """How long blocks may wait for each other without any of them ending."""
+STREAM_BYTES = 64 << 20
+"""From this size of all arrays on rows are written past the caches."""
 _CHUNKS_PER_THREAD = 8
 _SMALL_WORK = 1 << 15
 
@@ -132,7 +134,8 @@ def launch_cpu(
                 seconds = prepared.code.seconds
     kept = _load_globals(module, prepared.program.globals, numbers)
     blocks = x * y * z
-    used = _run(kernel, prepared, (x, y, z), blocks, numbers, threads)
+    streams = sum(array.end - array.first for array in arrays) >= STREAM_BYTES
+    used = _run(kernel, prepared, (x, y, z), blocks, numbers, threads, streams)
     del kept
     return CpuReport(blocks, used, seconds)
 
@@ -359,6 +362,7 @@ def _run(
     blocks: int,
     numbers: list[int],
     threads: int | None,
+    streams: bool,
 ) -> int:
     program = prepared.program
     count = min(threads or thread_count(), blocks)
@@ -387,7 +391,7 @@ def _run(
             _blas_address("dgemm") if program.uses_blas else 0,
             _yield_address(),
             _constants_address(prepared),
-            0,
+            streams,
             *numbers,
         ],
         np.int64,

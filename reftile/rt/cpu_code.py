@@ -25,7 +25,7 @@ from reftile.rt.cache import Cache, default_folder, key_of
 
 _SYMBOL = "reftile_cpu_kernel"
 _FUNCTIONS = "reftile.lower.cpu.functions"
-_MODULES = ("compiler", "machine", "numbers", "arithmetic", "elementary", "ordering")
+_MODULES = ("compiler", "machine", "numbers", "arithmetic", "elementary", "ordering", "streaming")
 _PATIENCE_SECONDS = 2.0
 _TRIM_EVERY = 64
 _lock = threading.Lock()
@@ -129,16 +129,8 @@ def _names() -> dict[str, Any]:
 
 def _compile(source: str) -> tuple[bytes, str]:
     """Object code of the function `run`, and its symbol."""
-    numba: Any = import_module("numba")
-    types: Any = import_module("numba.types")
-    scope = dict(_names())
-    exec(compile(source, "<cpu kernel>", "exec"), scope)
-    base = scope["BASE"]
-    signature = types.int64(base, types.int64)
-    compiler = import_module(f"{_FUNCTIONS}.compiler").KernelCompiler
-    made = numba.cfunc(signature, error_model="numpy", pipeline_class=compiler)(scope["run"])
-    library = made._library
-    return bytes(library._get_compiled_object()), str(made._wrapper_name)
+    compiler: Any = import_module(f"{_FUNCTIONS}.compiler")
+    return compiler.compile_source(source, _names())
 
 
 class _Progress:

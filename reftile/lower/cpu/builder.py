@@ -17,6 +17,8 @@ Fill = Callable[[Nest], None]
 SMALL = 64
 """Tiles of fewer elements get one loop nest, with masks, and no second one without them."""
 _ALIGN = 64
+STRIP = 4096
+"""Elements that are computed before they are written past the caches: they fit the innermost one."""
 
 
 class Unsupported(ReftileError):
@@ -330,16 +332,41 @@ class Builder:
         whole: bool = True,
         also: Iterable[str] = (),
         bounds: Sequence[str] | None = None,
+        stream: Fill | None = None,
     ) -> None:
         """Pass over a shape.
 
         Where loads may stick out of their arrays there are two nests: one with masks, and one
         without for when everything lies inside. also: further conditions for that. bounds: extents
-        of the nest with masks, where it may pass over less.
+        of the nest with masks, where it may pass over less. stream: fills the nest that is run
+        instead, if all lies inside, where a launch writes more than the caches hold.
         """
         first = Nest(self, shape)
         first.gather(tiles, whole=whole)
         conditions = dict.fromkeys([*also, *inside_conditions(tiles)])
+        if stream is not None:
+            self.line(f"if {' and '.join(['streams', *conditions])}:")
+            with self.indented():
+                nest = Nest(self, shape, strip=STRIP if shape[-1] % STRIP == 0 else shape[-1])
+                nest.take_over(first)
+                nest.fast = True
+                stream(nest)
+                nest.write(finish=False)
+                self.line("fence()")
+            self.line("else:")
+            with self.indented():
+                self._sweep_cached(first, conditions, fill, bounds)
+            return
+        self._sweep_cached(first, conditions, fill, bounds)
+
+    def _sweep_cached(
+        self,
+        first: Nest,
+        conditions: dict[str, None],
+        fill: Fill,
+        bounds: Sequence[str] | None,
+    ) -> None:
+        shape = first.shape
         if not conditions or (prod(shape) < SMALL and bounds is None):
             first.fast = not conditions
             fill(first)

@@ -28,7 +28,8 @@ from reftile.lower.cpu.tiles import Literal_, Root, kind_of
 FIRST_ARGUMENT = 12
 """Slots of the parameters in front of the arguments: the extents of the grid, the number of blocks,
 blocks in a chunk, the next block, the fault that stopped the launch, the addresses of sgemm, dgemm,
-sched_yield and the constants, and one that is free."""
+sched_yield and the constants, and whether
+more is written than the caches hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +286,7 @@ class _Generator:
             "blas_sgemm = get(params, 7)",
             "blas_dgemm = get(params, 8)",
             "constants = pointer(get(params, 10))",
+            "streams = ine(get(params, 11), 0)",
             "nowhere = pointer(0)",
             *self.head,
             *(f"{name} = {text}" for text, name in b.constants_of_launch.items()),

@@ -19,7 +19,7 @@ from reftile.ir.types import (
     TileType,
     TileViewType,
 )
-from reftile.lower.cpu.builder import Builder, Unsupported, may_alias
+from reftile.lower.cpu.builder import STRIP, Builder, Fill, Unsupported, may_alias
 from reftile.lower.cpu.formats import decoded, encoded, memory_kind
 from reftile.lower.cpu.literals import literal
 from reftile.lower.cpu.nests import Nest, survey_tiles
@@ -472,7 +472,39 @@ def store_view(b: Builder, op: Op, block: Block) -> None:
         return
     if bounds is not None and tile.size < 64:
         bounds = None
-    b.sweep(tile.shape, parts, fill, also=also, bounds=bounds, whole=bounds is None)
+    streamed = None if strong else _streamed(b, tile, found, dtype)
+    b.sweep(
+        tile.shape, parts, fill, also=also, bounds=bounds, whole=bounds is None, stream=streamed
+    )
+
+
+LEAST_STREAM_BYTES = 1024
+"""Rows of fewer bytes are not written past the caches."""
+
+
+def _streamed(b: Builder, tile: Tile, found: Window, dtype: DType) -> Fill | None:
+    """What fills a nest that writes rows past the caches; None if there are no long rows."""
+    if dtype.elements_per_unit != 1 or not tile.shape or found.rows is not None:
+        return None
+    size = dtype.storage.itemsize
+    bytes_of_row = tile.shape[-1] * size
+    if found.view.strides[-1] != "1" or bytes_of_row < LEAST_STREAM_BYTES:
+        return None
+    kind = memory_kind(dtype)
+    count = STRIP if tile.shape[-1] % STRIP == 0 else tile.shape[-1]
+    row = b.buffer((count,), kind, last=b.frames[-1].position)
+
+    def fill(nest: Nest) -> None:
+        start = found.offset((*nest.index[:-1], nest.strip), nest, size)
+        level = len(nest.levels) - 1
+        value = nest.temp(encoded(tile.at(nest.index, nest), dtype))
+        store = nest.access("storer", kind, row.scope)
+        place = row.place((f"({nest.index[-1]} - {nest.strip})",))
+        nest.do(f"{store}({row.base}, {place}, {value})")
+        call = f"stream({found.view.tensor.base}, {start}, {row.base}, {count * size})"
+        nest.do_after(call, level - 1)
+
+    return fill
 
 
 def _sweep_masked(

@@ -63,11 +63,12 @@ class _Level:
 class Nest:
     """The loops over a shape, outermost first; extents of 1 have no loop.
 
-    bounds: the text of each extent, where it is not the whole one.
+    bounds: the text of each extent, where it is not the whole one. strip: how many elements of the
+    last axis the innermost loop passes over; all of them if it is 0.
     """
 
     def __init__(
-        self, builder: Builder, shape: Shape, bounds: Sequence[str] | None = None, first: int = 0
+        self, builder: Builder, shape: Shape, bounds: Sequence[str] | None = None, strip: int = 0
     ) -> None:
         self.builder = builder
         self.shape = shape
@@ -77,18 +78,23 @@ class Nest:
         self._kept: dict[tuple[int, Index], str] = {}
         self._adopted: dict[int, Held] = {}
         self.fast = False
+        self.strip = "0"
         index: list[str] = []
         for axis, extent in enumerate(shape):
             if extent == 1 and bounds is None:
                 index.append("0")
                 continue
+            if strip and axis == len(shape) - 1:
+                self.strip = self.open(f"{extent}, {strip}", "0", True)
+                index.append(self.open(f"{self.strip} + {strip}", self.strip))
+                continue
             index.append(self.open(bounds[axis] if bounds else str(extent)))
         self.index: Index = tuple(index)
 
-    def open(self, extent: str, start: str = "0") -> str:
-        """Open one more loop inside; the name of its counter."""
+    def open(self, extent: str, start: str = "0", steps: bool = False) -> str:
+        """Open one more loop inside; the name of its counter. steps: `extent` names a step too."""
         name = self.builder.name("x")
-        limits = extent if start == "0" else f"{start}, {extent}"
+        limits = f"{start}, {extent}" if steps or start != "0" else extent
         self.levels.append(_Level(f"for {name} in range({limits}):"))
         self._level_of[name] = len(self.levels) - 1
         return name

@@ -229,3 +229,36 @@ def test_threads_of_the_host_may_launch_at_once() -> None:
     for worker in workers:
         worker.join()
     assert len(done) == 60 and all(done)
+
+
+@pytest.mark.parametrize("shift", [0, 1, 3, 8])
+@pytest.mark.parametrize("tile", [256, 1000, 8192])
+def test_rows_written_past_the_caches_are_whole(
+    shift: int, tile: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "STREAM_BYTES", 0)
+    a, b, space = arrays(20_000 + shift)
+    space[:] = -1
+    c = space[shift:]
+    found = add.specialise(a[shift:], b[shift:], c, tile)
+    launch_cpu(found.kernel, (-(-c.size // tile),), found.values)
+    assert np.array_equal(c, a[shift:] + b[shift:])
+    assert (space[:shift] == -1).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8", "float64"])
+def test_rows_of_every_size_are_written_past_the_caches(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "STREAM_BYTES", 0)
+    a = (np.arange(3 * 4100) % 100).astype(dtype).reshape(3, 4100)
+    out = np.zeros_like(a)
+
+    @reftile.kernel
+    def copy(x, y, width: ct.Constant[int]):
+        i = ct.bid(0)
+        ct.store(y, (i, 0), ct.load(x, (i, 0), (1, width)))
+
+    found = copy.specialise(a, out, 4100)
+    launch_cpu(found.kernel, (3,), found.values)
+    assert np.array_equal(out, a)

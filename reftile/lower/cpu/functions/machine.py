@@ -733,3 +733,35 @@ def stopped(typingctx, params):
         return builder.icmp_signed("!=", value, ir.Constant(_LLVM["i64"], 0))
 
     return types.boolean(params), generate
+
+
+_LINE = ir.VectorType(_LLVM["i64"], 4)
+LINE_BYTES = 32
+
+
+@intrinsic
+def stream_line(typingctx, base, offset, source, start):  # noqa: ANN001, ANN201
+    """Copy 32 bytes past the caches, to an address that is a multiple of 32."""
+
+    def generate(context, builder, signature, args):  # noqa: ANN001, ANN202
+        base, offset, source, start = args
+        from_place = builder.bitcast(builder.gep(source, [start]), _LINE.as_pointer())
+        line = builder.load(from_place, align=1)
+        to_place = builder.bitcast(builder.gep(base, [offset]), _LINE.as_pointer())
+        made = builder.store(line, to_place, align=LINE_BYTES)
+        one = ir.Constant(ir.IntType(32), 1)
+        made.set_metadata("nontemporal", builder.module.add_metadata([one]))
+        return context.get_dummy_value()
+
+    return types.void(base, types.int64, source, types.int64), generate
+
+
+@intrinsic
+def fence(typingctx):  # noqa: ANN001, ANN201
+    """Order what went past the caches before what follows."""
+
+    def generate(context, builder, signature, args):  # noqa: ANN001, ANN202
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate
