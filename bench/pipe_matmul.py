@@ -58,10 +58,10 @@ def prepared(
     import torch
 
     found = kernel.specialise(*args)
-    grid = grid or kernel.grid_of(found)
+    extents = grid or kernel.grid_of(found)
     compiled = reftile.compile_kernel(found.kernel, 0)
     stream = torch.cuda.current_stream().cuda_stream
-    return lambda: compiled(grid, found.values, stream), compiled
+    return lambda: compiled(extents, found.values, stream), compiled
 
 
 def relative(found: Any, wanted: Any) -> float:
