@@ -396,3 +396,47 @@ def test_bank_conflicts_are_counted_where_they_happen(stride_bytes: int, extra: 
     (found,) = interpret(kernel, 1, []).conflicts
     assert (found.op, found.accesses, found.ideal, found.extra) == ("store_shared", 1, 1, extra)
     assert found.span.source.line(found.span.line).strip() == "store_shared %lane, %at"
+
+
+# Whatever is left out
+
+
+NEEDED = {
+    "wait_mbarrier": {"simt.race.unlanded", "simt.race.in_flight", "simt.arrivals"},
+    "sync_threads": {"simt.no_mbarrier", "simt.mbarrier_unseen", "simt.race.unwritten"},
+    "fence_proxy_async": {"simt.race.proxy"},
+    "fence_products": {"simt.fence_products"},
+    "fence_mbarrier_init": {"simt.mbarrier_unseen"},
+    "arrive_mbarrier": {"simt.deadlock", "simt.transaction_bytes"},
+    "init_mbarrier": {"simt.no_mbarrier"},
+    "commit_bulk": {"simt.exit"},
+    "wait_bulk": {"simt.exit"},
+    "commit_products": {"simt.race.unlanded", "simt.race.in_flight"},
+}
+"""Operations without results that order something, and what their absence breaks."""
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_every_operation_that_is_left_out_is_missed_under_every_schedule(name: str) -> None:
+    kernel = product()
+    count = sum(op.name == name and not op.results for op in kernel.walk())
+    assert count
+    for number in range(count):
+        for options in SCHEDULES:
+            assert breaks(drop(name, number), **options).rule in NEEDED[name]
+
+
+def test_nothing_else_is_there_to_leave_out() -> None:
+    """What orders is above; `sync_warp` lets lanes meet again that the program does not need."""
+    ordering = {
+        op.name
+        for op in product().walk()
+        if op.definition.effects in ("barrier", "async") and not op.results
+    }
+    assert ordering - set(NEEDED) == {
+        "sync_warp",
+        "load_tensor",
+        "store_tensor",
+        "prefetch_tensor_map",
+        "wait_products",
+    }
