@@ -18,7 +18,7 @@ SMALL = 64
 """Tiles of fewer elements get one loop nest, with masks, and no second one without them."""
 _ALIGN = 64
 STRIP = 4096
-"""Elements that are computed before they are written past the caches: they fit the innermost one."""
+"""Elements that are computed before they are written past the caches: they fit the innermost."""
 
 
 class Unsupported(ReftileError):

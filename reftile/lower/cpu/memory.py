@@ -19,7 +19,7 @@ from reftile.ir.types import (
     TileType,
     TileViewType,
 )
-from reftile.lower.cpu.builder import STRIP, Builder, Fill, Unsupported, may_alias
+from reftile.lower.cpu.builder import STRIP, Builder, Fill, may_alias
 from reftile.lower.cpu.formats import decoded, encoded, memory_kind
 from reftile.lower.cpu.literals import literal
 from reftile.lower.cpu.nests import Nest, survey_tiles
@@ -309,10 +309,7 @@ def read(
         # Half of a negative number is rounded down, as the shift does.
         place = f"{tensor.start} + ashr({number}, i64(1))"
         byte = _load(nest, "i8", scope, tensor.base, place, mask, "i8(0)")
-        amount = f"i8_of_signed(shl(andi({number}, i64(1)), i64(2)))"
-        half = nest.temp(f"andi(lshr({byte}, {amount}), i8(15))")
-        text = f"ashr(shl({half}, i8(4)), i8(4))" if dtype.is_int else decoded(half, dtype)
-        text = nest.temp(text)
+        text = _half(nest, byte, number, dtype)
         return nest.temp(f"choose({mask}, {text}, {padding})") if mask else text
     kind = memory_kind(dtype)
     place = found.offset(index, nest, dtype.storage.itemsize)
@@ -334,6 +331,14 @@ def _load(
         return nest.temp(f"{load}({base}, {place}, {mask}, {padding})")
     load = nest.access("loader", kind, scope)
     return nest.temp(f"{load}({base}, {place})")
+
+
+def _half(nest: Loops, byte: str, number: str, dtype: DType) -> str:
+    """The element of four bits whose number in its view is given, out of its byte."""
+    amount = f"i8_of_signed(shl(andi({number}, i64(1)), i64(2)))"
+    half = nest.temp(f"andi(lshr({byte}, {amount}), i8(15))")
+    text = f"ashr(shl({half}, i8(4)), i8(4))" if dtype.is_int else decoded(half, dtype)
+    return nest.temp(text)
 
 
 def _padding(view: TileViewType) -> str:
@@ -454,7 +459,7 @@ def store_view(b: Builder, op: Op, block: Block) -> None:
         clipped = nest.fast or (not strong and bounds is not None)
         mask = "" if clipped else found.mask(nest.index, nest)
         if dtype.elements_per_unit == 2:
-            _store_half(nest, view.tensor, found, mask, tile, dtype)
+            _store_half(nest, view.tensor, found, mask, tile, dtype, ordering)
             return
         place = found.offset(nest.index, nest, dtype.storage.itemsize)
         write_element(nest, view.tensor.base, root, place, mask, tile, dtype, ordering)
@@ -580,7 +585,13 @@ def write_element(
 
 
 def _store_half(
-    nest: Nest, tensor: TensorView, found: Window, mask: str, tile: Tile, dtype: DType
+    nest: Nest,
+    tensor: TensorView,
+    found: Window,
+    mask: str,
+    tile: Tile,
+    dtype: DType,
+    ordering: str,
 ) -> None:
     """Elements of four bits: their byte is read, changed and written."""
     scope = tensor.root.scope if tensor.root else -1
@@ -589,7 +600,10 @@ def _store_half(
     number = nest.temp(f"i64({found.element(nest.index, nest)})")
     place = nest.temp(f"{tensor.start} + ashr({number}, i64(1))")
     amount = nest.temp(f"i8_of_signed(shl(andi({number}, i64(1)), i64(2)))")
-    store = nest.access("half_storer", scope)
+    if ordering == "weak":
+        store = nest.access("half_storer", scope)
+    else:
+        store = nest.access("atomic_half_storer", ORDERINGS.get(ordering, ordering))
     nest.do(f"{store}({tensor.base}, {place}, {mask or 'True'}, {amount}, {half})")
 
 
@@ -652,15 +666,19 @@ def _strong_view_load(
     found = window(b, op, view, index)
     b.settle(None)
     dtype = element_in_memory(view.type.element)
-    if dtype.elements_per_unit == 2:
-        raise Unsupported(op, "elements of four bits are not atomic")
-    kind = memory_kind(dtype)
+    kind = "i8" if dtype.elements_per_unit == 2 else memory_kind(dtype)
     ordering = ORDERINGS.get(str(op.attributes["ordering"]), str(op.attributes["ordering"]))
     load = b.access("atomic_loader", kind, ordering)
     padding = _padding(view.type)
 
     def element(nest: Nest) -> str:
         mask = found.mask(nest.index, nest)
+        if dtype.elements_per_unit == 2:
+            number = nest.temp(f"i64({found.element(nest.index, nest)})")
+            place = f"{view.tensor.start} + ashr({number}, i64(1))"
+            byte = nest.once(f"{load}({view.tensor.base}, {place}, {mask or 'True'}, i8(0))")
+            text = _half(nest, byte, number, dtype)
+            return nest.temp(f"choose({mask}, {text}, {padding})") if mask else text
         place = found.offset(nest.index, nest, dtype.storage.itemsize)
         return _guarded(nest, load, view.tensor.base, place, mask, padding, dtype)
 

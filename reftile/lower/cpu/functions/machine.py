@@ -510,6 +510,35 @@ def half_storer(scope: int = -1, total: int = 0) -> Any:
     return store
 
 
+def atomic_half_storer(ordering: str) -> Any:
+    """`store(base, offset, mask, amount, half)`: as `half_storer`, in one step for others."""
+
+    @intrinsic
+    def store(typingctx, base, offset, mask, amount, half):
+        def generate(context, builder, signature, args):
+            base, offset, mask, amount, half = args
+            with builder.if_then(mask):
+                place = builder.gep(base, [offset])
+                kept = builder.not_(builder.shl(ir.Constant(_BYTE, 15), amount))
+                first = builder.load_atomic(place, "monotonic", 1)
+                before = builder.block
+                again, done = (builder.append_basic_block(n) for n in ("again", "done"))
+                builder.branch(again)
+                builder.position_at_end(again)
+                old = builder.phi(_BYTE)
+                old.add_incoming(first, before)
+                new = builder.or_(builder.and_(old, kept), builder.shl(half, amount))
+                seen, hit = _exchange(builder, place, old, new, ordering)
+                old.add_incoming(seen, builder.block)
+                builder.cbranch(hit, done, again)
+                builder.position_at_end(done)
+            return context.get_dummy_value()
+
+        return types.void(base, offset, mask, amount, half), generate
+
+    return store
+
+
 def _of_bits(builder: Any, bits: Any, kind: str) -> Any:
     if kind[0] == "f":
         return builder.bitcast(bits, _LLVM[kind])
@@ -740,10 +769,10 @@ LINE_BYTES = 32
 
 
 @intrinsic
-def stream_line(typingctx, base, offset, source, start):  # noqa: ANN001, ANN201
+def stream_line(typingctx, base, offset, source, start):
     """Copy 32 bytes past the caches, to an address that is a multiple of 32."""
 
-    def generate(context, builder, signature, args):  # noqa: ANN001, ANN202
+    def generate(context, builder, signature, args):
         base, offset, source, start = args
         from_place = builder.bitcast(builder.gep(source, [start]), _LINE.as_pointer())
         line = builder.load(from_place, align=1)
@@ -757,10 +786,10 @@ def stream_line(typingctx, base, offset, source, start):  # noqa: ANN001, ANN201
 
 
 @intrinsic
-def fence(typingctx):  # noqa: ANN001, ANN201
+def fence(typingctx):
     """Order what went past the caches before what follows."""
 
-    def generate(context, builder, signature, args):  # noqa: ANN001, ANN202
+    def generate(context, builder, signature, args):
         builder.fence("seq_cst")
         return context.get_dummy_value()
 

@@ -1,7 +1,8 @@
 # pyright: basic, reportAttributeAccessIssue=false, reportCallIssue=false
 # numba has no types for the functions it compiles.
-"""Rows written past the caches: a store into a cache reads the line first, which a copy of a large
-array need not pay for.
+"""Rows written past the caches.
+
+A store into a cache reads the line first, which whoever writes a large array need not pay for.
 """
 
 from __future__ import annotations
