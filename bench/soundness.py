@@ -2,8 +2,8 @@
 
     python bench/soundness.py [--programs 300] [--seed 0]
 
-Two in three of the programs pass data on between blocks, one of which waits in a loop; the others
-are random operations with guards. Those of two or three blocks and 4 to 12 element accesses are kept.
+Two in three of the programs pass data on between blocks, one of which waits in a loop; the
+others are random operations with guards. Two or three blocks, 4 to 12 element accesses are kept.
 Each that is free of races is lowered with one and with two threads for each block, operations that
 nothing orders shuffled, and explored under both readings of PTX. Printed are the sizes, how many
 are free of races although blocks conflict, and every violation, of which there should be none.
