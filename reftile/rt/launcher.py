@@ -9,7 +9,6 @@ the element type of a tensor of torch, and all that other libraries say of an ar
 from __future__ import annotations
 
 import ctypes
-import re
 import struct
 import sys
 from collections import deque
@@ -17,18 +16,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from reftile.ir.diagnostics import fail
-from reftile.ir.dtypes import DTYPES
 from reftile.lower.host import HostPlan, PointerParameter, ScalarParameter, TensorMapParameter
 from reftile.rt import devices, driver
 from reftile.rt.arguments import TORCH_NAMES, DeviceArray, check_dtype, is_torch, read_array
 from reftile.rt.jit import Function
+from reftile.rt.parameters import (
+    array_arguments,
+    check_extents,
+    code_of,
+    is_read_by_host,
+    place_parameters,
+)
 from reftile.rt.recent import note_launcher
 from reftile.rt.streams import read_stream
-from reftile.rt.tensor_map import MAP_BYTES, encode
+from reftile.rt.tensor_map import encode
 
-_CODES = {
-    "i1": "?", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "f16": "e", "f32": "f", "f64": "d",
-}  # fmt: skip
 KEPT = 4096
 """Sets of arguments, and tensor maps, that a launcher remembers; beyond it they are made anew."""
 
@@ -50,11 +52,11 @@ class Launcher:
 
     def __init__(self, plan: HostPlan, function: Function, device: int = 0) -> None:
         self.plan, self.function, self.device = plan, function, device
-        self.fields = _place(plan)
+        self.fields = place_parameters(plan)
         self.recent_grids: deque[Grid] = deque(maxlen=4)
-        self._arrays = _array_arguments(plan)
+        self._arrays = array_arguments(plan)
         # The arguments that decide whether others fit, and what the tensor maps are.
-        self._telling = [n for n in plan.arguments if n in self._arrays or _is_read(plan, n)]
+        self._telling = [n for n in plan.arguments if n in self._arrays or is_read_by_host(plan, n)]
         self._variants: dict[tuple[type, ...], Launch] = {}
         self._maps: dict[tuple[int, ...], bytes] = {}
         self._known: dict[tuple[Any, ...], tuple[bytes, ...]] = {}
@@ -98,9 +100,12 @@ class Launcher:
             if argument not in self._arrays:
                 continue
             # A dtype of torch is also what tells a tensor from anything else.
-            guards.append(
-                f"a{i}.dtype is not t{i}" if f"t{i}" in dtypes else f"a{i}.__class__ is not k{i}"
-            )
+            if f"t{i}" not in dtypes:
+                guards.append(f"a{i}.__class__ is not k{i}")
+            elif isinstance(dtypes[f"t{i}"], tuple):
+                guards.append(f"a{i}.dtype not in t{i}")
+            else:
+                guards.append(f"a{i}.dtype is not t{i}")
             if type(args[i]) is int:
                 continue
             values[i] = f"p{i}"
@@ -156,16 +161,16 @@ class Launcher:
         )
 
     def _torch_dtypes(self, args: Sequence[Any]) -> dict[str, Any]:
-        """The dtype of torch that an argument must have, where just one fits."""
+        """The dtype of torch that an argument must have, or a tuple where several fit."""
         torch: Any = sys.modules.get("torch")
         found: dict[str, Any] = {}
         for array in self.plan.arrays:
             i = self.plan.arguments.index(array.name)
-            names = TORCH_NAMES.get(array.dtype, ())
-            if is_torch(args[i]) and len(names) == 1:
-                dtype = getattr(torch, names[0], None)
-                if dtype is not None:
-                    found[f"t{i}"] = dtype
+            names = TORCH_NAMES.get("f32" if array.dtype == "tf32" else array.dtype, ())
+            if is_torch(args[i]):
+                dtypes = tuple(d for n in names if (d := getattr(torch, n, None)) is not None)
+                if dtypes:
+                    found[f"t{i}"] = dtypes[0] if len(dtypes) == 1 else dtypes
         return found
 
     def _generate(self, args: Sequence[Any]) -> Launch:
@@ -267,7 +272,7 @@ class Launcher:
         extents, strides = parameter.evaluate(arguments)
         address = arguments[parameter.base]
         if array is not None:
-            _check_extents(parameter.base, array, extents, strides)
+            check_extents(parameter.base, array, extents, strides)
         key = (index, address, *extents, *strides)
         made = self._maps.get(key)
         if made is None:
@@ -375,7 +380,7 @@ class Launcher:
             if isinstance(parameter, ScalarParameter):
                 value = args[self.plan.arguments.index(parameter.name)]
                 try:
-                    struct.pack(_code(parameter), value)
+                    struct.pack(code_of(parameter), value)
                 except (struct.error, TypeError, OverflowError, ValueError):
                     raise fail(
                         "cuda.argument",
@@ -402,86 +407,3 @@ def _exact(parameter: ScalarParameter | PointerParameter, name: str) -> str:
 def _set_stream(config: Any, state: list[Any], stream: Any) -> None:
     config.hStream = driver.bindings().CUstream(read_stream(stream))
     state[1] = stream
-
-
-class _Fields:
-    """Where each parameter lies: numbers and pointers first, maps behind, on 64 bytes."""
-
-    def __init__(self, format: str, offsets: list[int], size: int) -> None:
-        self.format, self.offsets, self.size = format, offsets, size
-
-
-def _place(plan: HostPlan) -> _Fields:
-    format, position = "<", 0
-    offsets = [0] * len(plan.parameters)
-    maps = [isinstance(p, TensorMapParameter) for p in plan.parameters]
-    order = sorted(range(len(maps)), key=lambda i: maps[i])
-    for i in order:
-        parameter = plan.parameters[i]
-        if isinstance(parameter, TensorMapParameter):
-            code, size, align = f"{MAP_BYTES}s", MAP_BYTES, 64
-        else:
-            code = "Q" if isinstance(parameter, PointerParameter) else _code(parameter)
-            size = align = struct.calcsize("<" + code)
-        padding = -position % align
-        format += f"{padding}x" * bool(padding) + code
-        offsets[i] = position + padding
-        position += padding + size
-    return _Fields(format, offsets, position)
-
-
-def _code(parameter: ScalarParameter) -> str:
-    code = _CODES.get(parameter.dtype)
-    if code is None:
-        raise fail(
-            "cuda.argument", f"`{parameter.name}`: {parameter.dtype} cannot be passed by value"
-        )
-    return code
-
-
-def _array_arguments(plan: HostPlan) -> set[str]:
-    pointers = {p.name for p in plan.parameters if isinstance(p, PointerParameter)}
-    maps = {p.base for p in plan.parameters if isinstance(p, TensorMapParameter)}
-    return pointers | maps | {a.name for a in plan.arrays}
-
-
-def _is_read(plan: HostPlan, name: str) -> bool:
-    """True if the host reads an argument: in a requirement, an extent or a stride."""
-    texts = [text for text, _ in plan.requirements]
-    for parameter in plan.parameters:
-        if isinstance(parameter, TensorMapParameter):
-            texts += [*parameter.extents, *parameter.strides]
-    return any(name in re.findall(r"\w+", text) for text in texts)
-
-
-def _check_extents(
-    name: str, array: DeviceArray, extents: Sequence[int], strides: Sequence[int]
-) -> None:
-    """The kernel's view of an array must not reach beyond it, nor read its elements in disorder.
-
-    extents: elements, innermost axis first. strides: bytes, for all axes but the first.
-    """
-    if not array.dtype or 0 in extents:
-        return
-    size = DTYPES[array.dtype].bits // 8
-    steps = (size, *strides)
-    reach = sum((e - 1) * s for e, s in zip(extents, steps, strict=True)) + size
-    seen = "x".join(map(str, reversed(extents)))
-    behind = array.bytes_behind
-    if behind is not None and reach > behind:
-        raise fail(
-            "cuda.bounds",
-            f"the kernel sees `{name}` as {seen} elements, which reach {reach} bytes, "
-            f"and the array has {behind}",
-            hint="the sizes among the arguments must be the array's",
-        )
-    found = tuple(s * size for s in reversed(array.strides))
-    if array.shape[::-1] == tuple(extents) and any(
-        f != s for f, s, e in zip(found, steps, extents, strict=True) if e > 1
-    ):
-        raise fail(
-            "cuda.strides",
-            f"the kernel sees `{name}` as {seen} elements with strides of "
-            f"{tuple(s // size for s in reversed(steps))}, and the array has {array.strides}",
-            hint="give a contiguous copy, or the array that this one is a view of",
-        )

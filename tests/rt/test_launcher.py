@@ -23,6 +23,7 @@ from reftile.rt import launcher
 from reftile.rt.arguments import DeviceArray
 from reftile.rt.jit import Resources, read_log, refuse_serialised
 from reftile.rt.launcher import Launcher
+from reftile.rt.parameters import check_extents
 from tests.rt.fake_driver import Array, FakeDriver
 
 PLAN = HostPlan(
@@ -125,7 +126,13 @@ def test_torch_tensors_are_read_by_their_own_attributes(
         "read_array",
         lambda value, name: SimpleNamespace(  # pyright: ignore
             address=value.data_ptr(),
-            dtype={torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}[value.dtype],
+            dtype={
+                torch.float32: "f32",
+                torch.float16: "f16",
+                torch.bfloat16: "bf16",
+                torch.int32: "i32",
+                torch.uint32: "i32",
+            }[value.dtype],
             shape=(),
             strides=(),
             owner=value,
@@ -140,6 +147,11 @@ def test_torch_tensors_are_read_by_their_own_attributes(
     assert struct.unpack("<Q", fake.launches[0].parameters[2])[0] == c.data_ptr()
     assert rule_of(launch, (2,), [a.half(), c, 256, 64, 0.5]) == "cuda.dtype"
     assert rule_of(launch, (2,), [a, c.bfloat16(), 256, 64, 0.5]) == "cuda.dtype"
+    counted = make(replace(PLAN, arrays=(PLAN.arrays[0], ArrayArgument("c", "i32"))))
+    for dtype in (torch.int32, torch.uint32):
+        counted((2,), [a, c.view(dtype), 256, 64, 0.5])
+    del fake.launches[-2:]
+    assert rule_of(counted, (2,), [a, c, 256, 64, 0.5]) == "cuda.dtype"
     # Whatever came between, the right kinds still work, and so do others that fit.
     launch((2,), [a, 512, 256, 64, 0.5])
     launch((2,), [a, c, 256, 64, 0.5])
@@ -303,7 +315,7 @@ def test_what_the_kernel_sees_of_an_array_must_be_the_array(dtype: str, size: in
     def check(shape: tuple[int, ...], strides: tuple[int, ...], behind: int | None) -> str:
         array = DeviceArray(4096, dtype, shape, strides, None, bytes_behind=behind)
         try:
-            launcher._check_extents("a", array, (64, 256), (64 * size,))  # pyright: ignore
+            check_extents("a", array, (64, 256), (64 * size,))  # pyright: ignore
         except ReftileError as error:
             return error.diagnosis.rule
         return ""
