@@ -9,6 +9,8 @@ the buffer are those of the last. Which entries an access may not go behind foll
   read-modify-write.
 
 What is returned is therefore old but legal, and every execution is one that the memory model has.
+Not shown are loads that find stores which run later (load buffering), and read-modify-writes of
+others between two elements of one operation that are at one place: an operation runs as a whole.
 Weak accesses need no history: one that does not race finds the latest write.
 """
 
