@@ -84,7 +84,7 @@ def all_pages() -> Iterator[tuple[str, str]]:
         if names := exported_names(parse(package)):
             source = package.relative_to(ROOT).as_posix()
             yield f"api/{name}.md", NOTE.format(source=source) + api_page(name, package, names)
-    # A module that loads its names when they are used: they are listed elsewhere.
+    # A module whose names are listed elsewhere.
     names = ROOT / "reftile" / "lang" / "pipe" / "language.py"
     page = api_page("reftile.pipe", names, exported_names(parse(names)))
     yield "api/reftile.pipe.md", NOTE.format(source="reftile/lang/pipe/language.py") + page

@@ -19,28 +19,14 @@
 
     matmul(a, b, c)
 
-Names are loaded when the first of them is used.
+The names are those of `reftile.lang.pipe.language`.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from reftile.lang.pipe.language import *  # noqa: F403
+from reftile.lang.pipe.language import *  # noqa: F403
+from reftile.lang.pipe.language import __all__ as __all__
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("__") and name != "__all__":
-        raise AttributeError(name)
-    try:
-        value = getattr(import_module("reftile.lang.pipe.language"), name)
-    except AttributeError:
-        raise AttributeError(f"pipe kernels have no name `{name}`") from None
-    globals()[name] = value  # the next time, this function is not asked
-    return value
-
-
-def __dir__() -> list[str]:
-    return list(import_module("reftile.lang.pipe.language").__all__)
+    raise AttributeError(f"pipe kernels have no name `{name}`")
