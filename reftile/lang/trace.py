@@ -304,7 +304,10 @@ def _rounds_to_finite(value: float, element: ElementType) -> bool:
 def _index_of(value: object) -> int | None:
     """What NumPy integers and the like are as an index."""
     index = getattr(type(value), "__index__", None)
-    return int(index(value)) if index is not None else None
+    try:
+        return int(index(value)) if index is not None else None
+    except TypeError:  # arrays of NumPy that are no single integer
+        return None
 
 
 def _dense(number: Number, type: TileType) -> Dense:

@@ -260,6 +260,16 @@ def test_stages(stages: int) -> None:
     assert str(stages) in found.message
 
 
+def test_stages_that_are_no_number() -> None:
+    @pipe.kernel
+    def kernel(a):
+        with pipe.Kernel(1, threads=128):
+            for _step in pipe.Pipelined(4, num_stages=A):
+                pass
+
+    check(kernel, "lang.constant.int", "pipe.Pipelined(4, num_stages=A)", A)
+
+
 @pytest.mark.parametrize(("target", "stages"), [("sm_80", 6), ("sm_90a", 8)])
 def test_shared_memory_over_the_limit(target: str, stages: int) -> None:
     @pipe.kernel(target=target)
