@@ -30,9 +30,10 @@ def launch(
         axes.
     args: one value for each parameter: numbers; arrays of NumPy, torch or with DLPack (of the CPU
         for the interpreter, of the device for `cuda`, which copies arrays of NumPy and says so).
-    backend: "interp", which is the default, or "cuda".
-    check: watch for everything that makes a program undefined; False runs all blocks at once,
-        unwatched. A GPU watches nothing.
+    backend: "interp", which is the default for what is checked, "cpu" or "cuda".
+    check: watch for everything that makes a program undefined; False runs tile kernels compiled
+        for the CPU, unwatched, and what cannot be compiled in the interpreter, all blocks at once.
+        A GPU watches nothing.
     schedule, seed: in which order the interpreter does what nothing orders ("program", "topo",
         "adversarial").
     stream: what a launch on a GPU is queued on: a stream of any library, or its handle. By default

@@ -12,7 +12,7 @@ from reftile.lang import arithmetic
 from reftile.lang.dtypes import as_dtype, bool_
 from reftile.lang.names.matrix import matmul
 from reftile.lang.trace import Trace
-from reftile.lang.values import Tile, describe, is_number, is_record, is_static, items_of
+from reftile.lang.values import Foreign, Tile, describe, is_number, is_record, is_static, items_of
 
 Binary = Callable[[object, object], object]
 
@@ -129,12 +129,17 @@ def binary(t: Trace, op: type[ast.operator], x: object, y: object) -> object:
             raise t.error(
                 "operator",
                 f"`{SYMBOLS[op]}` cannot combine {describe(x)} and {describe(y)}",
-                "load elements of an array with ct.load or ct.gather first"
-                if type(side).__name__ == "Array"
-                else "",
+                _advice(side),
             )
     lhs, rhs = arithmetic.operand(t, x, "`x`"), arithmetic.operand(t, y, "`y`")
     return _tile_binary(t, op, lhs, rhs)
+
+
+def _advice(side: object) -> str:
+    if isinstance(side, Foreign):
+        return side.advice()
+    is_array = type(side).__name__ == "Array"
+    return "load elements of an array with ct.load or ct.gather first" if is_array else ""
 
 
 _METHODS: dict[type[ast.AST], str] = {

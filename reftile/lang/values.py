@@ -33,6 +33,10 @@ class Foreign:
         """Name the value in a message."""
         return f"a {type(self).__name__.lower()}"
 
+    def advice(self) -> str:
+        """What to write where a tile or a number is needed."""
+        return ""
+
     @property
     def result(self) -> Value | None:
         """The value of the IR that this stands for, if it is one."""

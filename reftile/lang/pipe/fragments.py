@@ -188,6 +188,10 @@ class Fragment(ForeignValue):
         """Name the value in a message."""
         return f"a {self.dtype} fragment of shape {self.shape}"
 
+    def advice(self) -> str:
+        """It is read by an index."""
+        return "read it with x[...] as a whole, or with x[i, j] inside `Parallel`"
+
     def _known(self) -> Mapping[str, object]:
         return {"shape": self.shape, "dtype": self.dtype, "ndim": len(self.shape)}
 

@@ -50,6 +50,10 @@ class Shared(ForeignValue):
         """The ring, which gets the name that the kernel gives it."""
         return self.ring
 
+    def advice(self) -> str:
+        """It is read by an index."""
+        return "read it with x[...] as a whole, or with x[i, j] inside `Parallel`"
+
     def _known(self) -> Mapping[str, object]:
         shape = self.kind.shape
         return {"shape": shape, "dtype": self.dtype, "ndim": len(shape)}

@@ -372,6 +372,19 @@ def test_counters_of_parallel() -> None:
     check(number, "lang.pipe.parallel", "held[0, 1] = 1.0", A)
 
 
+def test_a_fragment_is_no_tile() -> None:
+    @pipe.kernel
+    def kernel(a):
+        with pipe.Kernel(1, threads=128):
+            held = pipe.alloc_fragment((64, 32), float32)
+            pipe.clear(held)
+            pipe.static_assert(True)
+            held[...] = held + 1.0
+
+    found = check(kernel, "lang.operator", "held + 1.0", A)
+    assert "x[...]" in found.hint
+
+
 # Kernels
 
 
