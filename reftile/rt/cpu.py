@@ -112,9 +112,9 @@ def launch_cpu(
     if len(args) != len(kernel.arguments):
         names = ", ".join(f"%{a.name}: {a.type}" for a in kernel.arguments)
         raise _bad(kernel, f"`{kernel.name}` takes {len(kernel.arguments)} arguments ({names})")
+    verify_unless_known(kernel)
     packers = cast("list[Any] | None", kernel.plans.get("cpu packers"))
     if packers is None:
-        verify_unless_known(kernel)
         packers = [
             _packer(v, a) for v, a in zip(kernel.arguments, kernel.argument_attributes, strict=True)
         ]
@@ -205,10 +205,14 @@ def _refuse(kernel: Kernel, value: Value, arg: Any, numbers: Any, arrays: Any) -
 
 def _scalar_packer(dtype: DType) -> Any:
     low, high = -(1 << (dtype.bits - 1)), 1 << dtype.bits
+    top = min(high, 1 << 63)
 
     def pack_int(
         kernel: Kernel, value: Value, arg: Any, numbers: list[int], arrays: list[_Array]
     ) -> None:
+        if type(arg) is int and low <= arg < top:
+            numbers.append(arg if dtype.bits > 1 else arg & 1)
+            return
         try:
             number = int(arg)
             exact = number == arg and not isinstance(arg, str | bytes)
@@ -263,14 +267,17 @@ def _array_packer(wanted: DType, view: TensorViewType | None, attributes: dict[s
                 kernel,
                 f"%{value.name} needs elements of {wanted.name}, found {found.name}",
             )
-        first = array.ctypes.data
+        first = int(array.__array_interface__["data"][0])
         if divisor is not None and first % int(divisor):
             message = f"%{value.name} is {first}, which is not a multiple of {divisor}"
             raise _bad(kernel, message, "assume.div_by")
         numbers.append(first)
-        last = sum((d - 1) * s for d, s in zip(array.shape, array.strides, strict=True) if d)
-        size = last + array.itemsize if array.size else 0
-        arrays.append(_Array(value.name, first, first + size, bool(array.flags.writeable)))
+        flags = array.flags
+        size = array.nbytes
+        if not flags.c_contiguous and size:
+            last = sum((d - 1) * s for d, s in zip(array.shape, array.strides, strict=True))
+            size = last + array.itemsize
+        arrays.append(_Array(value.name, first, first + size, flags.writeable))
         if view is not None:
             _pack_view(kernel, value, view, array, numbers)
 
@@ -365,7 +372,7 @@ def _run(
     streams: bool,
 ) -> int:
     program = prepared.program
-    count = min(threads or thread_count(), blocks)
+    count = 1 if blocks == 1 else min(threads or thread_count(), blocks)
     chunk = 1
     if program.waits and blocks > 1:
         if blocks > MOST_WAITING:
@@ -396,7 +403,7 @@ def _run(
         ],
         np.int64,
     )
-    address = parameters.ctypes.data
+    address = int(parameters.__array_interface__["data"][0])
     if program.uses_blas:
         with _one_blas_thread():
             _run_threads(kernel, prepared, address, count, parameters)

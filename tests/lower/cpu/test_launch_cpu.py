@@ -262,3 +262,45 @@ def test_rows_of_every_size_are_written_past_the_caches(
     found = copy.specialise(a, out, 4100)
     launch_cpu(found.kernel, (3,), found.values)
     assert np.array_equal(out, a)
+
+
+@reftile.kernel(progress="cooperative")
+def hand_over(data, flags, out):
+    """Even blocks publish a number, odd ones look whether it is there."""
+    i = ct.bid(0)
+    pair = i // 2
+    if i % 2 == 0:
+        ct.store(data, (pair,), ct.full((1,), 42, ct.int32))
+        ct.atomic_xchg(flags, pair, 1, memory_order=ct.MemoryOrder.RELEASE)
+    else:
+        seen = ct.atomic_add(flags, pair, 0, memory_order=ct.MemoryOrder.ACQUIRE)
+        if seen == 1:
+            ct.store(out, (pair,), ct.load(data, (pair,), (1,)))
+
+
+def test_what_is_released_is_seen_by_who_acquires_it() -> None:
+    pairs = 2000
+    data, flags, out = (np.zeros(pairs, np.int32) for _ in range(3))
+    found = hand_over.specialise(data, flags, out)
+    launch_cpu(found.kernel, (2 * pairs,), found.values, threads=2)
+    assert set(out.tolist()) <= {0, 42}
+    assert (out == 42).any(), "no pair met: the test shows nothing"
+
+
+def test_a_kernel_that_was_changed_is_compiled_again() -> None:
+    text = """\
+tile kernel @main(%x: tile<ptr<i32>>) {
+  %one = constant {value = 1} : tile<i32>
+  %two = constant {value = 2} : tile<i32>
+  %t = store_ptr_tko %x, %one {ordering = weak} : token
+  return
+}
+"""
+    kernel = parse(text).kernels[0]
+    x = np.zeros(1, np.int32)
+    launch_cpu(kernel, (1,), [x])
+    assert x[0] == 1
+    ops = kernel.body.block.ops
+    ops[2].replace_operands({ops[0].results[0]: ops[1].results[0]})
+    launch_cpu(kernel, (1,), [x])
+    assert x[0] == 2
