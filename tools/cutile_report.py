@@ -216,8 +216,8 @@ def token_lines(found: dict[str, Any]) -> list[str]:
     lines = [
         "## Without tokens\n",
         "With `CUDA_TILE_TESTING_DISABLE_TOKEN_ORDER=1`, cuTile's own switch, its compiler orders",
-        f"nothing. Of {found['cases']} cases of {len(found['files'])} files that were run so, the detector",
-        f"flags **{found['raced']}**: their tokens matter. Run again without checks,",
+        f"nothing. Of {found['cases']} cases of {len(found['files'])} files that were run so,",
+        f"the detector flags **{found['raced']}**: their tokens matter. Run again without checks,",
         f"{right} of them pass on their values: what is missing, a test of values does not see.",
         "",
         "| rule | cases |",
