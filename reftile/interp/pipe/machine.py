@@ -11,6 +11,7 @@ yields tells the schedule why it stopped:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -226,10 +227,11 @@ class Agent(Block):
         hint: str = "",
         op: Op | None = None,
         shape: tuple[int, ...] = (),
+        origin: Sequence[tuple[str, Span | None]] = (),
     ) -> NoReturn:
         """Raise what is wrong, with the role."""
         try:
-            Block.fault(self, rule, message, position, address, hint, op, shape)
+            Block.fault(self, rule, message, position, address, hint, op, shape, origin)
         except ReftileError as error:
             found = error.diagnosis
             notes: tuple[tuple[str, Span | None], ...] = (
