@@ -147,8 +147,8 @@ def block_order(op: str, arguments: Sequence[Value]) -> list[Value]:
     compiler (13.5.37, on an H200) and cuTile give as the first of a pair stands for what comes
     before the second; with us the accumulator is the second.
     """
-    if op not in ("reduce", "scan"):
-        return list(arguments)
+    if op not in ("reduce", "scan") or len(arguments) % 2:
+        return list(arguments)  # An odd number is damage, which verifying names.
     return [arguments[i ^ 1] for i in range(len(arguments))]
 
 
