@@ -132,6 +132,13 @@ def launch_cpu(
                 prepared = _prepare(kernel, groups)
                 kernel.plans[str(key)] = prepared
                 seconds = prepared.code.seconds
+    for number, array in enumerate(arrays):
+        if (
+            not array.writeable
+            and (groups[number] if groups else number) in prepared.program.written
+        ):
+            message = f"the array of %{array.name} may not be written to, and the kernel does"
+            raise _bad(kernel, message, "access.read_only")
     kept = _load_globals(module, prepared.program.globals, numbers)
     blocks = x * y * z
     streams = sum(array.end - array.first for array in arrays) >= STREAM_BYTES

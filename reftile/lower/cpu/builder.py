@@ -77,6 +77,7 @@ class Builder:
         self.loop_depth = 0
         self.leaves = False
         self.waits = False
+        self.written: set[int] = set()
         self.roots: dict[Value, Root | None] = {}
         self._names: dict[str, int] = {}
         self._positions: dict[Op, int] = {}
@@ -442,6 +443,11 @@ class Builder:
                 self.line("break" if self.loop_depth else "continue")
 
     # Memory that changes
+
+    def note_write(self, root: Root | None) -> None:
+        """Note that the kernel writes through pointers to some memory."""
+        if root is not None:
+            self.written.add(root.group)
 
     def settle(self, root: Root | None) -> None:
         """Read what has not been read yet and may be overwritten through a pointer."""

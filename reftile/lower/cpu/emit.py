@@ -47,7 +47,8 @@ class Program:
     source: of the function `run`. accessors: the functions that a factory makes, by name.
     scratch_bytes: of each thread. constants: their bytes. faults: by number, from 1.
     waits: a block may wait for another. globals: symbols, in the order of their slots, which follow
-    those of the arguments. uses_blas: it calls sgemm or dgemm.
+    those of the arguments. uses_blas: it calls sgemm or dgemm. written: groups of arrays that it
+    writes to.
     """
 
     source: str
@@ -57,6 +58,7 @@ class Program:
     waits: bool
     globals: tuple[str, ...]
     uses_blas: bool
+    written: frozenset[int]
 
 
 def generate(kernel: Kernel, groups: tuple[int, ...] = (), blas: bool = True) -> Program:
@@ -325,6 +327,7 @@ class _Generator:
             b.waits,
             tuple(self.globals),
             any(f"{k}gemm(" in line for line in b.lines for k in "sd"),
+            frozenset(b.written),
         )
 
 

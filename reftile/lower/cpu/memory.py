@@ -447,6 +447,7 @@ def store_view(b: Builder, op: Op, block: Block) -> None:
     assert isinstance(view, TileView) and isinstance(index, tuple)
     found = window(b, op, view, index)
     root = view.tensor.root
+    b.note_write(root)
     strong = op.attributes.get("ordering") != "weak"
     _settle_for_store(b, tile, found, root, strong)
     element = view.type.element
@@ -610,6 +611,7 @@ def _store_half(
 def store_ptr(b: Builder, op: Op, block: Block) -> None:
     """Store elements at pointers."""
     target = b.tile(op.operands[0])
+    b.note_write(target.root)
     tile = b.tile(op.operands[1])
     mask = _optional(b, op.arguments[2])
     ordering = str(op.attributes.get("ordering"))
@@ -724,6 +726,7 @@ def _strong_pointer_load(
 def atomic_rmw(b: Builder, op: Op, block: Block) -> None:
     """Combine elements with memory."""
     target, value = b.tile(op.operands[0]), b.tile(op.operands[1])
+    b.note_write(target.root)
     mask = _optional(b, op.arguments[2])
     b.settle(None)
     dtype = _pointee(op.operands[0])
@@ -751,6 +754,7 @@ def _update(nest: Nest, op: Op, base: str, place: str, mask: str, value: str, dt
 def atomic_cas(b: Builder, op: Op, block: Block) -> None:
     """Compare and swap."""
     target, expected, new = (b.tile(v) for v in op.operands[:3])
+    b.note_write(target.root)
     mask = _optional(b, op.arguments[3])
     b.settle(None)
     dtype = _pointee(op.operands[0])
@@ -774,6 +778,7 @@ def atomic_red_view(b: Builder, op: Op, block: Block) -> None:
     value = b.tile(op.arguments[2])  # type: ignore[arg-type]
     assert isinstance(view, TileView) and isinstance(index, tuple)
     found = window(b, op, view, index)
+    b.note_write(view.tensor.root)
     b.settle(None)
     dtype = element_in_memory(view.type.element)
 

@@ -304,3 +304,15 @@ tile kernel @main(%x: tile<ptr<i32>>) {
     ops[2].replace_operands({ops[0].results[0]: ops[1].results[0]})
     launch_cpu(kernel, (1,), [x])
     assert x[0] == 2
+
+
+def test_arrays_that_may_not_be_written_to_are_protected() -> None:
+    a, b, c = arrays(64)
+    found = add.specialise(a, b, c, 16)
+    a.flags.writeable = False
+    launch_cpu(found.kernel, (4,), [*found.values])
+    assert np.array_equal(c, a + b)
+    c.flags.writeable = False
+    with pytest.raises(reftile.ReftileError, match="may not be written to") as caught:
+        launch_cpu(found.kernel, (4,), found.values)
+    assert caught.value.diagnosis.rule == "access.read_only"
