@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from reftile.ir.core import Kernel
 from reftile.ir.diagnostics import fail
 from reftile.ir.passes import Pass, PassReport, run_passes
+from reftile.ir.verify import verify_unless_known
 from reftile.lower.assign_layouts import assign_layouts
 from reftile.lower.derive_barriers import derive_barriers
 from reftile.lower.fold_constants import fold_constants
@@ -53,13 +54,15 @@ def lower(
     target: what the kernel says it is for, such as "sm_90a". check_each: as for `run_passes`.
 
     Raises:
-        ReftileError: the kernel is for another target, or uses what is not lowered yet.
+        ReftileErrors: the kernel breaks rules.
+        ReftileError: it is for another target, or uses what is not lowered yet.
         Bug: a pass left something wrong, or ptxas objects.
     """
     if kernel.level != "pipe" or kernel.attributes.get("target") != target:
         found = kernel.attributes.get("target", "no target")
         message = f"a pipe kernel for {target} is needed, found {kernel.level} for {found}"
         raise fail("lower.target", message, kernel.span)
+    verify_unless_known(kernel)
     arguments, arrays = tuple(a.name for a in kernel.arguments), array_arguments(kernel)
     report = run_passes(kernel, PIPE_TO_SIMT, target, keep_text, check_each)
     ptx = emit_ptx(report.kernel)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reftile.ir.diagnostics import ReftileError
+from reftile.ir.diagnostics import ReftileError, ReftileErrors
 from reftile.ir.parse import parse
 from reftile.ir.print import show
 from reftile.ir.verify import diagnose, verify
@@ -71,6 +71,14 @@ def test_a_kernel_for_another_target_is_refused() -> None:
     with pytest.raises(ReftileError, match="sm_80") as error:
         lower(read_kernel("gemm_sm90"), "sm_80")
     assert error.value.diagnosis.rule == "lower.target"
+
+
+def test_a_kernel_that_breaks_rules_is_a_diagnosis_not_a_bug() -> None:
+    kernel = read_kernel("gemm_sm80")
+    kernel.attributes["warps"] = 0
+    for check_each in (True, False):
+        with pytest.raises(ReftileErrors):
+            lower(kernel, "sm_80", check_each=check_each)
 
 
 def test_an_unknown_part_of_a_tile_is_refused() -> None:
