@@ -43,6 +43,11 @@ print("rich" in sys.modules, x.tolist())
 """
 
 
+def hear_interrupts() -> None:
+    """In a child: what runs in the background of a script is born deaf to Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(
     tmp_path: Path, patience: float, rounds: int, check: bool, stderr: int
 ) -> subprocess.Popen[str]:
@@ -55,7 +60,16 @@ def start(
         stderr=stderr,
         text=True,
         env=environment,
+        preexec_fn=hear_interrupts,
     )
+
+
+def communicate(process: subprocess.Popen[str], seconds: float) -> tuple[str, str]:
+    """What a process says until its end, which must come in time."""
+    try:
+        return process.communicate(timeout=seconds)
+    finally:
+        process.kill()
 
 
 def read_terminal(terminal: int) -> str:
@@ -125,7 +139,7 @@ def test_ctrl_c_leaves_the_buffers_and_says_where_it_stopped(tmp_path: Path, che
     assert process.stdout.readline() == "ready\n"
     time.sleep(1.5)
     process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=60)
+    out, error = communicate(process, 60)
     assert error == ""
     where, after = out.splitlines()
     assert where.startswith("stopped in block")

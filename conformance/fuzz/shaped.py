@@ -342,7 +342,7 @@ SHAPED: tuple[Callable[[Writer], list[Value]], ...] = (
     _mmaf_sparse,
 )
 """What can be written; the simplest first."""
-NEEDS = {
+NEEDS: dict[Callable[[Writer], list[Value]], str] = {
     _gather: "gather",
     _sort: "sort",
     _topk: "topk",

@@ -80,7 +80,8 @@ def test_tile_outside() -> None:
 
 @ct.kernel
 def broadcast_axis(  # type: ignore[no-untyped-def]
-    x: Annotated[ct.Array, ct.ArrayAnnotation(static_stride_dims=(1,))], out
+    x: Annotated[ct.Array, ct.ArrayAnnotation(static_stride_dims=(1,))],  # type: ignore[valid-type]
+    out,
 ):
     ct.store(out, (0, 0), ct.load(x, (0, 0), (4, 8)))
 

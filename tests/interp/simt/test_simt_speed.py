@@ -22,5 +22,5 @@ def test_a_gemm_tile_step_of_384_threads_takes_less_than_a_second() -> None:
         start = time.thread_time()
         report = interpret(threads, 2, [case.arguments[n] for n in order])
         times.append(time.thread_time() - start)
-    assert report.blocks == 2
+        assert report.blocks == 2
     assert min(times) < 1.0, times
