@@ -101,11 +101,12 @@ def load_python_object(path: Path, name: str) -> Any:
     """
     if not path.exists():
         raise bad(f"{path}: no such file")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    # Under a name of its own: a user's `numpy.py` must not become everybody's.
+    spec = importlib.util.spec_from_file_location(f"_reftile_file_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise bad(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[spec.name] = module
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from reftile.ir.core import Kernel
 from reftile.ir.diagnostics import fail
+
+if TYPE_CHECKING:
+    from reftile.ir.core import Kernel
 
 
 @dataclass(frozen=True, slots=True)

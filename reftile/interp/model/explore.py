@@ -266,12 +266,9 @@ class Explorer:
 
     def _note_races(self, found: Execution) -> None:
         """Add the pairs that no execution before has shown to race."""
-        fresh = found.race & ~self._raced
-        if fresh:
-            size = self.space.size
-            self.result.races += [
-                r for r in found.races() if fresh >> r.first * size + r.second & 1
-            ]
+        if found.race & ~self._raced:
+            known = {(r.first, r.second) for r in self.result.races}
+            self.result.races += [r for r in found.races() if (r.first, r.second) not in known]
             self._raced |= found.race
 
     def _coherence(self, candidate: Candidate, tok: Relation, exists: int) -> Iterator[Relation]:
