@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -30,3 +30,33 @@ def time_limit(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def remembered_interrupt() -> Iterator[Callable[[], None]]:
+    """Give a function that raises KeyboardInterrupt once Ctrl-C was pressed.
+
+    An interrupt that comes while Python runs a callback of its own, of the garbage collector say,
+    is printed and lost; asked now and then, this one is not. Without effect outside the main
+    thread.
+    """
+    pressed = False
+
+    def ask() -> None:
+        if pressed:
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield ask
+        return
+
+    def note(*_: object) -> None:
+        nonlocal pressed
+        pressed = True
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield ask
+    finally:
+        signal.signal(signal.SIGINT, before)

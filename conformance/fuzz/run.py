@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from reftile.conformance.fuzz.alarm import remembered_interrupt
 from reftile.conformance.fuzz.choices import drawn, read_recipe, recipe_text
 from reftile.conformance.fuzz.generate import make_program, program_of_recipe
 from reftile.conformance.fuzz.histograms import Histograms
@@ -120,7 +121,9 @@ def fuzz(
             break
         count = min(CHUNK, programs - result.programs)
         try:
-            _Chunk(result, seed * 1_000_003 + chunk, count, left, settings).run(report)
+            with remembered_interrupt() as ask:
+                _Chunk(result, seed * 1_000_003 + chunk, count, left, settings, ask).run(report)
+                ask()
         except KeyboardInterrupt:
             done = f"{result.programs} of {programs} programs were made"
             result.stopped = f"stopped in chunk {chunk} of seed {seed}; {done}"
@@ -164,6 +167,7 @@ class _Chunk:
     count: int
     seconds: float | None
     settings: Settings | None
+    ask: Callable[[], None]
     oracle: str = ""
     best: tuple[int, _Attempt, Failure] | None = None
     give_up: float = 0.0
@@ -215,6 +219,7 @@ class _Chunk:
         hypothesis.seed(self.seed)(settings(run))()
 
     def _check(self, attempt: _Attempt) -> None:
+        self.ask()
         if time.monotonic() > self.give_up:
             return
         counts: Counter[str] = Counter()
