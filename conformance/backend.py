@@ -111,6 +111,22 @@ ONCE_ROUNDED = 0.5001
 """An f64 result with an error of some f64 ulp, rounded once to f32 or less."""
 
 
+def valid_module(text: str, kernel: str) -> Module:
+    """Parse and verify a program.
+
+    Raises:
+        Diagnosed: it is not valid.
+    """
+    try:
+        module = parse(text, kernel)
+        verify(module)
+    except ReftileErrors as error:
+        raise Diagnosed([d.rule for d in error.diagnoses], str(error)) from None
+    except ReftileError as error:
+        raise Diagnosed([error.diagnosis.rule], str(error)) from None
+    return module
+
+
 class InterpBackend:
     """The checked interpreter."""
 
@@ -130,14 +146,7 @@ class InterpBackend:
 
     def compile(self, text: str, kernel: str) -> tuple[Module, str]:
         """See `Backend`."""
-        try:
-            module = parse(text, kernel)
-            verify(module)
-        except ReftileErrors as error:
-            raise Diagnosed([d.rule for d in error.diagnoses], str(error)) from None
-        except ReftileError as error:
-            raise Diagnosed([error.diagnosis.rule], str(error)) from None
-        return module, kernel
+        return valid_module(text, kernel), kernel
 
     def run(
         self,
@@ -150,16 +159,27 @@ class InterpBackend:
         memory: dict[str, Bytes] = {}
         values = [_bind(a, memory) for a in arguments]
         try:
-            report = interpret(module, grid, values, check=self.check, name=kernel)
+            printed = self.launch(module, grid, values, kernel)
         except ReftileError as error:
             rule = error.diagnosis.rule
-            if rule.endswith(".unsupported") or rule.startswith("batched."):
+            if self.lacks(rule):
                 raise Unsupported(error.diagnosis.message) from None
             raise Diagnosed([rule], str(error)) from None
         found = {a.name: memory[a.name] for a in arguments if isinstance(a, Buffer) and a.written}
-        if report.printed:
-            found[PRINTED] = np.frombuffer("".join(report.printed).encode(), np.uint8)
+        if printed:
+            found[PRINTED] = np.frombuffer(printed.encode(), np.uint8)
         return found
+
+    def launch(
+        self, module: Module, grid: tuple[int, int, int], values: Sequence[Any], kernel: str
+    ) -> str:
+        """Run a kernel, and return what it printed."""
+        report = interpret(module, grid, values, check=self.check, name=kernel)
+        return "".join(report.printed)
+
+    def lacks(self, rule: str) -> bool:
+        """Whether a diagnosis says that a feature is missing."""
+        return rule.endswith(".unsupported") or rule.startswith("batched.")
 
     def run_litmus(self, test: LitmusTest, config: StressConfig) -> Histogram:
         """All outcomes of the test's program, by the axioms of the specification."""
@@ -194,23 +214,16 @@ class CpuBackend(InterpBackend):
             return "is not a machine of the memory model"
         return super().supports(feature)
 
-    def run(
-        self,
-        executable: tuple[Module, str],
-        grid: tuple[int, int, int],
-        arguments: Sequence[Argument],
-    ) -> dict[str, Bytes]:
-        """See `Backend`."""
-        module, kernel = executable
-        memory: dict[str, Bytes] = {}
-        values = [_bind(a, memory) for a in arguments]
-        try:
-            launch_cpu(module, grid, values, name=kernel)
-        except ReftileError as error:
-            if error.diagnosis.rule in ("cpu.unsupported", "cpu.co_resident"):
-                raise Unsupported(error.diagnosis.message) from None
-            raise Diagnosed([error.diagnosis.rule], str(error)) from None
-        return {a.name: memory[a.name] for a in arguments if isinstance(a, Buffer) and a.written}
+    def launch(
+        self, module: Module, grid: tuple[int, int, int], values: Sequence[Any], kernel: str
+    ) -> str:
+        """Run a kernel; what prints is not compiled."""
+        launch_cpu(module, grid, values, name=kernel)
+        return ""
+
+    def lacks(self, rule: str) -> bool:
+        """Whether a diagnosis says that a feature is missing."""
+        return rule in ("cpu.unsupported", "cpu.co_resident")
 
     def accuracy(self, op: str, dtype: str) -> float | None:
         """See `Backend`."""
@@ -275,7 +288,9 @@ def find_backend(name: str) -> Backend:
     """
     name, colon, argument = name.partition(":")
     given = (argument,) if colon else ()
-    if name in BUILT_IN and not given:
+    if name in BUILT_IN:
+        if given:
+            raise KeyError(f"the backend `{name}` takes nothing behind a colon")
         return BUILT_IN[name]()
     for entry in entry_points(group="reftile.backends"):
         if entry.name == name:

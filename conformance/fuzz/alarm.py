@@ -36,9 +36,9 @@ def time_limit(seconds: float) -> Iterator[None]:
 def remembered_interrupt() -> Iterator[Callable[[], None]]:
     """Give a function that raises KeyboardInterrupt once Ctrl-C was pressed.
 
-    An interrupt that comes while Python runs a callback of its own, of the garbage collector say,
-    is printed and lost; asked now and then, this one is not. Without effect outside the main
-    thread.
+    Raised at once, it may come while Python runs a callback, of the garbage collector say, where it
+    is printed and lost. So the first press only is remembered, and whoever asks is told; the second
+    interrupts at once. Without effect outside the main thread, and where Ctrl-C is ignored.
     """
     pressed = False
 
@@ -46,14 +46,16 @@ def remembered_interrupt() -> Iterator[Callable[[], None]]:
         if pressed:
             raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():
+    on_main = threading.current_thread() is threading.main_thread()
+    if not on_main or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         yield ask
         return
 
     def note(*_: object) -> None:
         nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
         pressed = True
-        raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, note)
     try:

@@ -102,20 +102,28 @@ class Writer:
         blocks = [b for b in self.program.blocks if b.launch == launch]
         if len(blocks) > 1:
             self.emit("%b, %b1, %b2 = get_tile_block_id : tile<i32>, tile<i32>, tile<i32>")
+            self.branches(blocks, "%b")
+        else:
+            self.registers, self.tokens = {}, {}
+            self.block(blocks[0])
+        return self.finished(launch, arguments)
+
+    def branches(self, blocks: Sequence[Block], which: str) -> None:
+        """Each block in a branch of its own, taken where `which` is its number."""
         for number, block in enumerate(blocks):
             self.registers, self.tokens = {}, {}
-            if len(blocks) == 1:
-                self.block(block)
-                continue
             at = self.define(f"constant {{value = {number}}}", "tile<i32>")
             equal = "{predicate = equal, signedness = signed}"
-            mine = self.define(f"cmpi %b, {at} {equal}", "tile<i1>")
+            mine = self.define(f"cmpi {which}, {at} {equal}", "tile<i1>")
             self.emit(f"if {mine} then {{  // block {block.name}")
             self.indent = "    "
             self.block(block)
             self.emit("yield")
             self.indent = "  "
             self.emit("}")
+
+    def finished(self, launch: int, arguments: str) -> str:
+        """The kernel of the lines written."""
         self.emit("return")
         name = kernel_name(self.test.name, launch)
         return "\n".join([f"tile kernel @{name}({arguments}) {{", *self.lines, "}", ""])

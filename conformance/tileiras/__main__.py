@@ -44,6 +44,10 @@ def main() -> int:
     parser.add_argument("--fuzz", type=int, default=0, help="seeds of the fuzzer to try")
     parser.add_argument("--seed", type=int, default=0, help="the first of them")
     options = parser.parse_args()
+    suites = options.suite.split(",")
+    unknown = sorted(set(suites) - set(SUITES))
+    if unknown:
+        parser.error(f"there is no suite `{unknown[0]}` (there are: {', '.join(SUITES)})")
     options.folder.mkdir(parents=True, exist_ok=True)
     try:
         backend = make_backend(options.bundle)
@@ -54,7 +58,7 @@ def main() -> int:
     print(f"{info.name} {info.version} on {info.device}")
     summary: dict[str, Any] = {"backend": asdict(info) | {"accumulate": {}}, "suites": {}}
     disagreements: list[dict[str, Any]] = []
-    for suite in options.suite.split(","):
+    for suite in suites:
         limit = options.time_limit
         results = run_suites(backend, [suite], options.budget, time_limit=limit)
         summary["suites"][suite] = results.summary() | {"seconds": round(results.seconds, 1)}

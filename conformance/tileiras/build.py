@@ -15,6 +15,7 @@ from reftile.conformance.suites.common import Settings
 from reftile.conformance.tileiras.bundle import Bundle, read_bundle
 from reftile.conformance.tileiras.compiler import (
     Target,
+    check_target,
     compile_bytecode,
     tileiras_version,
     to_bytecode,
@@ -44,8 +45,12 @@ def build(
     jobs: programs compiled at once; 0 for one on each core. fuzz: seeds of the fuzzer whose
     programs are compiled too, from 0. Stopped halfway, the bundle holds what
     was done.
+
+    Raises:
+        ReftileError: there is no compiler, it knows no such target, or the file is no bundle.
     """
     target = target or Target()
+    check_target(target)
     bundle = Bundle(target, tileiras_version())
     if path.exists():
         old = read_bundle(path)

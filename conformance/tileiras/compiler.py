@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from reftile.conformance.backend import Diagnosed, Unsupported
+from reftile.conformance.backend import Unsupported, valid_module
 
 from reftile.interop.write import oldest_version, write_bytecode
 from reftile.ir.core import Module
-from reftile.ir.diagnostics import ReftileError, ReftileErrors, fail
-from reftile.ir.parse import parse
-from reftile.ir.verify import verify
+from reftile.ir.diagnostics import ReftileError, fail
 
 LONGEST = 120.0
 """Seconds that one program may take to compile; most take a fifth of one."""
@@ -29,6 +27,30 @@ class Target:
 
     gpu: str = "sm_90"
     opt: int = 3
+
+
+OPT_LEVELS = range(4)
+
+
+def check_target(target: Target) -> None:
+    """Refuse what `tileiras` has no code for.
+
+    Raises:
+        ReftileError: `tileiras.target`.
+    """
+    names = target_names()
+    if target.gpu not in names:
+        hint = f"one of {', '.join(names)}"
+        raise fail("tileiras.target", f"tileiras does not compile for `{target.gpu}`", hint=hint)
+    if target.opt not in OPT_LEVELS:
+        raise fail("tileiras.target", f"the levels of tileiras are 0 to 3, found {target.opt}")
+
+
+@cache
+def target_names() -> tuple[str, ...]:
+    """The GPUs that the compiler says it knows."""
+    done = subprocess.run([find_tileiras(), "--help"], capture_output=True, text=True)
+    return tuple(dict.fromkeys(re.findall(r"=(sm_\d+\w?)", done.stdout)))
 
 
 @dataclass(frozen=True)
@@ -73,14 +95,7 @@ def to_bytecode(text: str, kernel: str) -> bytes:
     Raises:
         Diagnosed: the program is not valid. Unsupported: Tile IR cannot say it.
     """
-    try:
-        module = parse(text, kernel)
-        verify(module)
-    except ReftileErrors as error:
-        raise Diagnosed([d.rule for d in error.diagnoses], str(error)) from None
-    except ReftileError as error:
-        raise Diagnosed([error.diagnosis.rule], str(error)) from None
-    return module_to_bytecode(_alone(module, kernel))
+    return module_to_bytecode(_alone(valid_module(text, kernel), kernel))
 
 
 def module_to_bytecode(module: Module) -> bytes:

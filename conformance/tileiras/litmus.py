@@ -91,22 +91,13 @@ class HarnessWriter(Writer):
         self.emit(f"%out = offset %out_all, {line} : tile<ptr<{self.int}>>")
         self.emit(f"%meet = offset %meet_all, {instance} : tile<ptr<i32>>")
         self._meet(roles)
-        for number, block in enumerate(blocks):
-            self.registers, self.tokens = {}, {}
-            at = self.define(f"constant {{value = {number}}}", "tile<i32>")
-            equal = "{predicate = equal, signedness = signed}"
-            mine = self.define(f"cmpi {role}, {at} {equal}", "tile<i1>")
-            self.emit(f"if {mine} then {{  // block {block.name}")
-            self.indent = "    "
-            self.block(block)
-            self._report(block)
-            self.emit("yield")
-            self.indent = "  "
-            self.emit("}")
-        self.emit("return")
-        name = kernel_name(self.test.name, launch)
-        arguments = ", ".join([*pointers, *more, *numbers])
-        return "\n".join([f"tile kernel @{name}({arguments}) {{", *self.lines, "}", ""])
+        self.branches(blocks, role)
+        return self.finished(launch, ", ".join([*pointers, *more, *numbers]))
+
+    def block(self, block: Block) -> None:
+        """The operations of a block, and its report."""
+        super().block(block)
+        self._report()
 
     def _meet(self, roles: str) -> None:
         one = self.define("constant {value = 1}", "tile<i32>")
@@ -135,7 +126,7 @@ class HarnessWriter(Writer):
         """Whether an expression, or the outcome, needs the register."""
         return register in self.outputs or super().is_used(register)
 
-    def _report(self, block: Block) -> None:
+    def _report(self) -> None:
         """Store what the block's registers hold."""
         for register, scalar in list(self.registers.items()):
             if register not in self.outputs:

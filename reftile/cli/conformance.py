@@ -184,7 +184,6 @@ def compile(
     build, compiler = suite_module("tileiras.build"), suite_module("tileiras.compiler")
     suites = _names(suite)
     target = compiler.Target(gpu or "sm_90", opt)
-    compiler.find_tileiras()
     with suite_module("progress").terminal_progress() as progress:
         made = build.build(
             bundle, suites, budget, filter, target=target, seed=seed, fuzz=fuzz, progress=progress

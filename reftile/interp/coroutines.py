@@ -11,7 +11,7 @@ adversarial   what is under way as late and as disorderly as it may; with a seed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
@@ -54,6 +54,32 @@ class Queue:
         waiting, self.waiting = self.waiting, []
         for resume in waiting:
             resume()
+
+
+class Lands(Protocol):
+    """A flight that says when it is over. then: what is called at that time."""
+
+    then: list[Callable[[], None]]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is over."""
+        ...
+
+
+def when_landed(flights: Iterable[Lands], act: Callable[[], None]) -> None:
+    """Call `act` once the last of some flights is over: now, if none is under way."""
+    missing = [flight for flight in flights if not flight.is_done]
+
+    def one_less() -> None:
+        missing.pop()
+        if not missing:
+            act()
+
+    for flight in tuple(missing):
+        flight.then.append(one_less)
+    if not missing:
+        act()
 
 
 @dataclass(slots=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from reftile.conformance.fuzz import oracles
 from reftile.conformance.fuzz import run as runner
+from reftile.conformance.fuzz.alarm import remembered_interrupt
 from reftile.conformance.fuzz.choices import read_recipe, recipe_text
 from reftile.conformance.fuzz.generate import program_of_recipe, program_of_seed
 from reftile.conformance.fuzz.oracles import Failure, Settings, check_program
@@ -208,3 +210,18 @@ def test_failures_are_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Failure):
         check_program(again, Counter(), QUICK)
     assert failure.text.count("\n") < 6, failure.text
+
+
+def test_the_first_interrupt_waits_to_be_asked_for() -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with remembered_interrupt() as ask:
+            ask()
+            signal.raise_signal(signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt):
+                ask()
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)

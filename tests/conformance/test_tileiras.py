@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reftile.conformance.backend import InterpBackend, Unsupported
+from reftile.conformance.backend import InterpBackend, Unsupported, find_backend
 from reftile.conformance.cases import Scalar
 from reftile.conformance.runner import run_case, run_suites, select_cases
 from reftile.conformance.suites.common import Settings
 from reftile.conformance.suites.litmus import Question, questions
 from reftile.conformance.tileiras import backend as tileiras
 from reftile.conformance.tileiras import fuzz
+from reftile.conformance.tileiras.build import build
 from reftile.conformance.tileiras.bundle import Bundle, key_of, read_bundle
 from reftile.conformance.tileiras.compiler import (
     Compiled,
@@ -294,6 +295,20 @@ def has_tileiras() -> bool:
     except ReftileError:
         return False
     return True
+
+
+@pytest.mark.skipif(not has_tileiras(), reason="nvidia-cuda-tileiras is not installed")
+@pytest.mark.parametrize("target", [Target("sm_1"), Target("sm_90a"), Target("sm_90", 9)])
+def test_a_target_that_the_compiler_lacks_is_said(target: Target, tmp_path: Path) -> None:
+    with pytest.raises(ReftileError) as caught:
+        build(tmp_path / "bundle.zip", ("kernels",), "wimpy", "nothing", target=target)
+    assert caught.value.diagnosis.rule == "tileiras.target"
+    assert not (tmp_path / "bundle.zip").exists()
+
+
+def test_only_backends_that_take_something_are_given_it() -> None:
+    with pytest.raises(KeyError, match="takes nothing"):
+        find_backend("interp:bundle.zip")
 
 
 @pytest.mark.skipif(not has_tileiras(), reason="nvidia-cuda-tileiras is not installed")

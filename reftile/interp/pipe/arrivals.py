@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from reftile.interp.coroutines import when_landed
 from reftile.interp.machine import Block
 from reftile.interp.pipe.actions import agent_of, home_of, note_reach, reached
 from reftile.interp.pipe.barriers import Barriers, Misuse, NamedBarriers, Phases
@@ -77,7 +78,6 @@ def _arrive_after(agent: Agent, op: Op, element: Phases, count: int, token: Pipe
     token = join_all([token, *(flight.token for flight in copies)])
     landings = [Landing(flight, agent.home.landings) for flight in copies if not flight.handed]
     agent.home.landings.update(landings)
-    missing = [flight for flight in copies if not flight.is_done]
     for flight in copies:
         flight.handed = True
 
@@ -88,15 +88,7 @@ def _arrive_after(agent: Agent, op: Op, element: Phases, count: int, token: Pipe
         except Misuse as misuse:
             agent.misuse(misuse, op)
 
-    def one_less() -> None:
-        missing.pop()
-        if not missing:
-            arrive()
-
-    for flight in list(missing):
-        flight.then.append(one_less)
-    if not missing:
-        arrive()
+    when_landed(copies, arrive)
 
 
 def _make_arrive_named(op: Op, plan: Plan[Block]) -> Apply[Block]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from reftile.interp.coroutines import Queue
+from reftile.interp.coroutines import Queue, when_landed
 from reftile.interp.machine import Block
 from reftile.interp.plan import Apply, Maker, Plan
 from reftile.interp.simt.clocks import ALL_LANES, DONE, LANES, SHOWN, Clock
@@ -241,7 +241,6 @@ def _make_arrive(op: Op, plan: Plan[Block]) -> Apply[Block]:
 def _arrive_after(warp: Warp, barrier: Mbarrier, mask: Mask, count: int) -> None:
     """Arrive for lanes once the copies that they have issued so far are done."""
     flights = [f for group in (*warp.copies, warp.open_copies) for f in group]
-    missing = [f for f in flights if not f.is_done]
     clock = warp.knowledge.release(mask)
     own = warp.simt.agents.threads + warp.knowledge.first + np.flatnonzero(mask)
     clock.rows[DONE, own] = clock.rows[SHOWN, own] = warp.copy_count
@@ -251,15 +250,7 @@ def _arrive_after(warp: Warp, barrier: Mbarrier, mask: Mask, count: int) -> None
         warp.step = step
         barrier.arrive(warp, count, 0, clock)
 
-    def one_less() -> None:
-        missing.pop()
-        if not missing:
-            arrive()
-
-    for flight in list(missing):
-        flight.then.append(one_less)
-    if not missing:
-        arrive()
+    when_landed(flights, arrive)
 
 
 # Barriers without phases
