@@ -15,11 +15,13 @@ from reftile.lower.host import HostPlan, array_arguments, host_plan
 from reftile.lower.lower_pipe import lower_pipe
 from reftile.lower.ptx.assemble import Report, assemble
 from reftile.lower.ptx.emit import emit_ptx
+from reftile.lower.split_reductions import split_reductions
 from reftile.lower.unroll_loops import unroll_loops
 
 PIPE_TO_SIMT: tuple[Pass, ...] = (
     unroll_loops,
     assign_layouts,
+    split_reductions,
     derive_barriers,
     lower_pipe,
     fold_constants,

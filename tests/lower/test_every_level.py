@@ -109,7 +109,7 @@ def test_attention_agrees_at_every_level(name: str) -> None:
     for level, result in found.items():
         assert np.all(np.abs(result.astype(float) - case.exact) <= case.bound), level
     threads, pipes = found["fold_constants"], found["pipe"]
-    for level in ("unroll_loops", "assign_layouts", "derive_barriers"):
+    for level in ("unroll_loops", "assign_layouts", "split_reductions", "derive_barriers"):
         assert found[level].tobytes() == pipes.tobytes(), level
     for level in ("lower_pipe", "threads, another schedule"):
         assert found[level].tobytes() == threads.tobytes(), level

@@ -205,11 +205,11 @@ def _exchange(
         gives = np.zeros(LANES, np.int64)
         gives[sender] = sent
         value = select_by_lane(writer, kind, units, gives)
-        received.append(_shuffle(writer, kind, value, sender))
+        received.append(shuffle(writer, kind, value, sender))
     return [select_by_lane(writer, kind, received, chosen ^ r) for r in range(len(registers))]
 
 
-def _shuffle(writer: Writer, kind: str, value: str, sender: Table) -> str:
+def shuffle(writer: Writer, kind: str, value: str, sender: Table, name: str = "received") -> str:
     """What `sender` of each lane sends, of any register type."""
     own = np.arange(LANES)
     distance = sender ^ own
@@ -221,14 +221,14 @@ def _shuffle(writer: Writer, kind: str, value: str, sender: Table) -> str:
         mode, lane = "idx", _number(writer, sender)
 
     def move(unit: str) -> str:
-        found = writer.register("b32", "received")
+        found = writer.register("b32", name)
         writer.line(f"shfl.sync.{mode}.b32 {found}, {unit}, {lane}, 31, -1;")
         return found
 
     if kind in ("b32", "f32"):
         if kind == "b32":
             return move(value)
-        bits = writer.register("f32", "received")
+        bits = writer.register("f32", name)
         writer.line(f"shfl.sync.{mode}.b32 {bits}, {value}, {lane}, 31, -1;")
         return bits
     if kind == "b16":

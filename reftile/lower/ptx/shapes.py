@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
 from reftile.ir import ops
 from reftile.ir.attributes import Dense
 from reftile.ir.core import Op, Value
-from reftile.ir.types import TileType
 from reftile.layout.linear import Layout
 from reftile.lower.constants import constant_int
 from reftile.lower.fragments import elements_at_origin, layout_of, register_of
+from reftile.lower.ptx.exchange import shuffle
 from reftile.lower.ptx.lanes import LANES, select_by_lane, select_by_warp
 from reftile.lower.ptx.table import register_kind
 from reftile.lower.ptx.writer import Held, Shifted, Writer, immediates, is_pairs, tile_of
@@ -196,35 +197,46 @@ def _paired(writer: Writer, value: Value, registers: list[int]) -> list[int]:
 
 
 def emit_reduce(writer: Writer, op: ops.Reduce, emit: Print) -> None:
-    """Combine over registers in chains, then over lanes."""
-    if len(op.sources) != 1:
-        raise writer.unsupported(op.results[0], "a reduction of several tiles")
+    """Combine over registers in chains, then over lanes; several tiles go along together."""
     source, result = op.sources[0], op.results[0]
     held = layout_for(source)
     if held is None:
         raise writer.unsupported(source, "a reduction of a tile that no thread shares")
     combine = _Combine(writer, op, emit)
     target = layout_for(result)
-    groups: dict[tuple[int, ...], list[str]] = {}
-    elements = writer.elements(source)
+    groups: dict[tuple[int, ...], list[Elements]] = {}
+    elements = zip(*(_each(writer, v) for v in op.sources), strict=True)
     for index, element in zip(elements_at_origin(held), elements, strict=True):
         kept = index[: op.axis] + index[op.axis + 1 :]
         groups.setdefault(kept, []).append(element)
     order = elements_at_origin(target) if target is not None else tuple(groups)
     partial = [combine.chain(groups[index]) for index in order]
     masks = _lane_masks(writer, source, held, op.axis)
-    if masks:
-        if combine.is_or_of_truth:
-            partial = [combine.vote(p, held, op.axis) for p in partial]
-        else:
-            for mask in masks:
-                partial = [combine.across(p, mask) for p in partial]
-    if writer.has_storage(result):
-        kind = register_kind(tile_of(result).element)
-        targets = writer.result(result)
-        writer.move([(kind, t, s) for t, s in zip(targets, partial, strict=True)])
+    if masks and combine.is_or_of_truth and combine.is_whole_warp(held, op.axis):
+        partial = [(combine.vote(p[0]),) for p in partial]
     else:
-        writer.held[result] = Held(partial)
+        for mask in masks:
+            partial = [combine.across(p, mask) for p in partial]
+    for i, value in enumerate(op.results):
+        _hold(writer, value, [p[i] for p in partial])
+
+
+Elements: TypeAlias = tuple[str, ...]
+"""One element of each of the tiles that a reduction combines."""
+
+
+def _each(writer: Writer, value: Value) -> list[str]:
+    if is_pairs(value):
+        raise writer.unsupported(value, "a reduction of elements of 16 bits")
+    return writer.elements(value)
+
+
+def _hold(writer: Writer, value: Value, found: list[str]) -> None:
+    if not writer.has_storage(value):
+        writer.held[value] = Held(found)
+        return
+    kind = register_kind(tile_of(value).element)
+    writer.move([(kind, t, s) for t, s in zip(writer.result(value), found, strict=True)])
 
 
 def _lane_masks(writer: Writer, source: Value, layout: Layout, axis: int) -> list[int]:
@@ -248,24 +260,24 @@ class _Combine:
     def __init__(self, writer: Writer, op: ops.Reduce, emit: Print) -> None:
         self.writer, self.op, self.emit = writer, op, emit
         self.block = op.combine.block
-        kind = op.sources[0].type
-        assert isinstance(kind, TileType)
-        self.kind = register_kind(kind.element)
-        self.is_or_of_truth = self.kind == "pred" and [o.name for o in self.block.ops] == [
+        self.kinds = [register_kind(tile_of(v).element) for v in op.sources]
+        self.is_or_of_truth = self.kinds == ["pred"] and [o.name for o in self.block.ops] == [
             "ori",
             "yield",
         ]
 
-    def apply(self, element: str, acc: str) -> str:
-        """Combine two registers into a new one."""
-        first, second = self.block.arguments
-        self.writer.held[first], self.writer.held[second] = Held([element]), Held([acc])
+    def apply(self, element: Elements, acc: Elements) -> Elements:
+        """Combine registers into new ones."""
+        pairs = [part for pair in zip(element, acc, strict=True) for part in pair]
+        for argument, part in zip(self.block.arguments, pairs, strict=True):
+            self.writer.held[argument] = Held([part])
         for op in self.block.ops[:-1]:
-            self.writer.held.pop(op.results[0], None)
+            for result in op.results:
+                self.writer.held.pop(result, None)
             self.emit(self.writer, op)
-        return self.writer.one(self.block.ops[-1].operands[0])
+        return tuple(self.writer.one(v) for v in self.block.ops[-1].operands)
 
-    def chain(self, elements: list[str]) -> str:
+    def chain(self, elements: list[Elements]) -> Elements:
         """Combine registers in `CHAINS` chains, and those in a tree."""
         chains = elements[:CHAINS]
         for i, element in enumerate(elements[CHAINS:]):
@@ -276,20 +288,22 @@ class _Combine:
             chains = [self.apply(second, first) for second, first in pairs] + rest
         return chains[0]
 
-    def across(self, element: str, mask: int) -> str:
+    def across(self, element: Elements, mask: int) -> Elements:
         """Combine with the lane whose number differs in one bit."""
-        writer = self.writer
-        other = writer.register(self.kind, "other")
-        if self.kind not in ("f32", "b32"):
-            raise writer.unsupported(self.op.sources[0], "a reduction of these over lanes")
-        writer.line(f"shfl.sync.bfly.b32 {other}, {element}, {mask}, 31, -1;")
+        sender = np.arange(LANES) ^ mask
+        other = tuple(
+            shuffle(self.writer, kind, part, sender, "other")
+            for kind, part in zip(self.kinds, element, strict=True)
+        )
         return self.apply(other, element)
 
-    def vote(self, element: str, layout: Layout, axis: int) -> str:
-        """True if it is true in any lane; all lanes must be along the axis, or copies."""
-        for digit in layout.digits("lane"):
-            if any(s for k, s in enumerate(digit.step) if k != axis):
-                raise self.writer.unsupported(self.op.sources[0], "a vote of part of a warp")
+    def is_whole_warp(self, layout: Layout, axis: int) -> bool:
+        """True if all lanes are along the axis, or copies."""
+        others = (s for d in layout.digits("lane") for k, s in enumerate(d.step) if k != axis)
+        return not any(others)
+
+    def vote(self, element: str) -> str:
+        """True if it is true in any lane."""
         found = self.writer.register("pred", "any")
         self.writer.line(f"vote.sync.any.pred {found}, {element}, -1;")
         return found
