@@ -34,6 +34,7 @@ from reftile.ir.verify import verify_unless_known
 from reftile.lang.backends import LaunchOptions
 from reftile.lower.cpu.emit import Fault, Program, generate
 from reftile.rt.cpu_code import Code, load_code
+from reftile.rt.cpu_print import Printer
 
 MOST_WAITING = 256
 """Blocks at most of a kernel in which blocks wait for each other: each gets a thread of its own."""
@@ -50,7 +51,8 @@ class CpuReport:
     """What a launch did.
 
     blocks: how many ran. threads: on how many threads. compiled_seconds: what compiling took, 0
-    for code from the cache or from before.
+    for code from the cache or from before. printed: the texts of `print_tko`, those of one block
+    behind those of the blocks before it.
     """
 
     blocks: int
@@ -142,9 +144,11 @@ def launch_cpu(
     kept = _load_globals(module, prepared.program.globals, numbers)
     blocks = x * y * z
     streams = sum(array.end - array.first for array in arrays) >= STREAM_BYTES
-    used = _run(kernel, prepared, (x, y, z), blocks, numbers, threads, streams)
+    prints = prepared.program.prints
+    printer = Printer(prints) if prints else None
+    used = _run(kernel, prepared, (x, y, z), blocks, numbers, threads, streams, printer)
     del kept
-    return CpuReport(blocks, used, seconds)
+    return CpuReport(blocks, used, seconds, printed=printer.texts() if printer else ())
 
 
 def run(
@@ -160,7 +164,9 @@ def run(
         raise ReftileError(
             Diagnosis("cpu.check", message, kernel.span, "pass check=False, or leave out `backend`")
         )
-    return launch_cpu(kernel, grid, args)
+    report = launch_cpu(kernel, grid, args)
+    print("".join(report.printed), end="")
+    return report
 
 
 def _prepare(kernel: Kernel, groups: tuple[int, ...]) -> _Prepared:
@@ -377,6 +383,7 @@ def _run(
     numbers: list[int],
     threads: int | None,
     streams: bool,
+    printer: Printer | None,
 ) -> int:
     program = prepared.program
     count = 1 if blocks == 1 else min(threads or thread_count(), blocks)
@@ -406,6 +413,7 @@ def _run(
             _yield_address(),
             _constants_address(prepared),
             streams,
+            printer.address if printer else 0,
             *numbers,
         ],
         np.int64,
@@ -416,12 +424,14 @@ def _run(
             _run_threads(kernel, prepared, address, count, parameters)
     else:
         _run_threads(kernel, prepared, address, count, parameters)
+    if printer and printer.failed:
+        raise printer.failed[0]
     if parameters[6] > 0:
-        raise _fault(program.faults[int(parameters[6]) - 1])
+        raise _fault(program.faults[int(parameters[6]) - 1], printer)
     return count
 
 
-def _fault(fault: Fault) -> ReftileError:
+def _fault(fault: Fault, printer: Printer | None) -> ReftileError:
     op = fault.op
     match fault.rule:
         case "assert.failed":
@@ -431,7 +441,9 @@ def _fault(fault: Fault) -> ReftileError:
         case _:
             message = "an index is outside the index space of the view"
     hint = "run it with check=True to see where"
-    return ReftileError(Diagnosis(fault.rule, message, op.span, hint))
+    text = "".join(printer.texts()) if printer else ""
+    notes = ((f"the kernel had printed:\n{text}", None),) if text else ()
+    return ReftileError(Diagnosis(fault.rule, message, op.span, hint, notes))
 
 
 def _run_threads(

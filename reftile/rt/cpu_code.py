@@ -25,7 +25,16 @@ from reftile.rt.cache import Cache, default_folder, key_of
 
 _SYMBOL = "reftile_cpu_kernel"
 _FUNCTIONS = "reftile.lower.cpu.functions"
-_MODULES = ("compiler", "machine", "numbers", "arithmetic", "elementary", "ordering", "streaming")
+_MODULES = (
+    "compiler",
+    "machine",
+    "numbers",
+    "arithmetic",
+    "exact",
+    "elementary",
+    "ordering",
+    "streaming",
+)
 _PATIENCE_SECONDS = 2.0
 _TRIM_EVERY = 64
 _lock = threading.Lock()

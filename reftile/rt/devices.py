@@ -120,6 +120,17 @@ def on_device(device: int) -> Generator[None]:
             driver.call("returning to the context of before", "cuCtxSetCurrent", before)
 
 
+@contextmanager
+def in_context(context: Any) -> Generator[None]:
+    """Have this context current; afterwards the one of before is again, or none."""
+    before = driver.call("looking for a context", "cuCtxGetCurrent")
+    driver.call("entering a context", "cuCtxSetCurrent", context)
+    try:
+        yield
+    finally:
+        driver.call("returning to the context of before", "cuCtxSetCurrent", before)
+
+
 def device_of_address(address: int) -> int | None:
     """The device that memory lies on, or None if the driver does not know the address."""
     bindings = driver.bindings()

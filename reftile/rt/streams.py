@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from reftile.ir.diagnostics import fail
-from reftile.rt import driver
+from reftile.rt import devices, driver
 
 DEFAULT_STREAM = 0
 """The handle of the stream that all libraries share; it waits for the others, and they for it."""
@@ -65,16 +65,38 @@ def is_capturing(stream: int) -> bool:
 
 
 class Event:
-    """A point in a stream: wait for it, or measure from one to another."""
+    """A point in a stream: wait for it, or measure from one to another of the same device.
+
+    The driver ties an event to the context it was made in, so it is made for the stream that it is
+    recorded on, whichever device is current.
+    """
 
     def __init__(self) -> None:
         self._bindings = driver.bindings()
-        self.handle: Any = driver.call("making an event", "cuEventCreate", 0)
+        self._handle: Any = None
+        self._context = 0
+
+    @property
+    def handle(self) -> Any:
+        """The driver's event.
+
+        Raises:
+            ReftileError: `cuda.event`: it was never recorded.
+        """
+        if self._handle is None:
+            raise fail("cuda.event", "the event was never recorded", hint="call .record(stream)")
+        return self._handle
 
     def record(self, stream: Any = None) -> Event:
         """Put the event behind all that is queued on the stream, and return it."""
         handle = driver.bindings().CUstream(read_stream(stream))
-        driver.call("recording an event", "cuEventRecord", self.handle, handle)
+        context = driver.call("asking for a stream's context", "cuStreamGetCtx", handle)
+        with devices.in_context(context):
+            if self._handle is None or self._context != int(context):
+                self._destroy()
+                self._handle = driver.call("making an event", "cuEventCreate", 0)
+                self._context = int(context)
+            driver.call("recording an event", "cuEventRecord", self._handle, handle)
         return self
 
     def hold(self, stream: Any) -> None:
@@ -95,7 +117,11 @@ class Event:
         found = driver.call("measuring time", "cuEventElapsedTime", start.handle, self.handle)
         return float(found)
 
+    def _destroy(self) -> None:
+        if self._handle is not None:
+            self._bindings.cuEventDestroy(self._handle)
+            self._handle = None
+
     def __del__(self) -> None:
-        handle = getattr(self, "handle", None)
-        if handle is not None and not sys.is_finalizing():
-            self._bindings.cuEventDestroy(handle)
+        if not sys.is_finalizing():
+            self._destroy()

@@ -54,6 +54,8 @@ class FakeDriver:
         self.modules: list[bytes] = []
         self.context = 0
         self.capturing = False
+        self.streams: dict[int, int] = {}  # the context of a stream; by default the current one
+        self.event_contexts: list[int] = []
         self.memory: dict[int, Any] = {}
         self.owner: dict[int, int] = {}
         self.CUresult = Names()
@@ -174,12 +176,17 @@ class FakeDriver:
         ends = "ACTIVE" if self.capturing else "NONE"
         return getattr(self.CUstreamCaptureStatus, f"CU_STREAM_CAPTURE_STATUS_{ends}")
 
-    # Events
+    def do_cuStreamGetCtx(self, stream: int) -> int:
+        return self.streams.get(stream, self.context)
+
+    # Events; one is recorded on streams of its own context only
 
     def do_cuEventCreate(self, flags: int) -> list[Any]:
+        self.event_contexts.append(self.context)
         return []
 
     def do_cuEventRecord(self, event: list[Any], stream: int) -> None:
+        assert self.event_contexts[-1] == self.do_cuStreamGetCtx(stream) == self.context
         event.append(stream)
 
     def do_cuStreamWaitEvent(self, stream: int, event: list[Any], flags: int) -> None:

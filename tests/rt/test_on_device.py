@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ import reftile
 from reftile.ir.core import Kernel
 from reftile.ir.diagnostics import ReftileError
 from reftile.ir.parse import parse
+from reftile.lower.ptx.assemble import find_ptxas
 from reftile.rt import devices
 from reftile.rt.backend import HostCopy
 from reftile.rt.cache import Cache
@@ -342,6 +344,7 @@ def test_too_large_arrays_of_the_host_are_out_of_memory() -> None:
 ILLEGAL = f"""\
 import numpy, reftile
 from reftile.ir.parse import parse
+from reftile.lower.ptx.assemble import find_ptxas
 from reftile.rt.backend import compiled_for
 kernel = parse({COPY!r}).kernel()
 try:
@@ -362,3 +365,53 @@ def test_an_illegal_address_names_the_kernel_and_the_way_to_find_it() -> None:
     assert "`copy` over (3,)" in done.stdout
     assert "reftile check" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+WITHOUT_THE_DRIVERS_CACHE = """\
+import sys
+from pathlib import Path
+import numpy
+from reftile.ir.parse import parse
+from reftile.lower.ptx.assemble import find_ptxas
+from reftile.rt.cache import Cache
+from reftile.rt.compile import compile_kernel
+import torch
+name, folder, rows = sys.argv[1:]
+kernel = parse(Path(name).read_text("utf-8")).kernel()
+x = torch.randn(int(rows), 64, device="cuda")
+y = torch.zeros_like(x)
+torch.cuda.synchronize()
+compiled = compile_kernel(kernel, 0, cached=Cache(Path(folder)))
+compiled((3,), (x, y, int(rows)))
+torch.cuda.synchronize()
+print(compiled.kind, compiled.from_disk, bool(torch.equal(x, y)))
+"""
+
+
+def test_where_the_driver_keeps_nothing_the_cache_holds_a_cubin_of_ptxas(
+    torch: Any, tmp_path: Path
+) -> None:
+    if find_ptxas() is None:
+        pytest.skip("there is no ptxas here")
+    source = tmp_path / "copy.tile"
+    source.write_text(COPY, "utf-8")
+    said: list[str] = []
+    for _ in range(3):
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                WITHOUT_THE_DRIVERS_CACHE,
+                str(source),
+                str(tmp_path / "cache"),
+                str(ROWS),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            env={**os.environ, "CUDA_CACHE_DISABLE": "1"},
+        )
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout.strip())
+    assert said == ["ptx False True", "ptx True True", "cubin True True"]

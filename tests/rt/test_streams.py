@@ -54,6 +54,24 @@ def test_events_are_recorded_held_and_measured(fake: FakeDriver) -> None:
     assert fake.calls.count("cuEventDestroy") == 2
 
 
+def test_an_event_belongs_to_the_device_of_its_stream(fake: FakeDriver) -> None:
+    fake.context, fake.streams = 1, {5: 1, 6: 2}
+    event = Event().record(6)
+    assert fake.event_contexts == [2]
+    assert fake.context == 1
+    event.record(6)
+    assert fake.event_contexts == [2]
+    event.record(5)
+    assert fake.event_contexts == [2, 1]
+    assert fake.calls.count("cuEventDestroy") == 1
+
+
+def test_an_event_that_was_never_recorded_is_refused(fake: FakeDriver) -> None:
+    with pytest.raises(ReftileError) as error:
+        Event().synchronize()
+    assert error.value.diagnosis.rule == "cuda.event"
+
+
 def test_a_failure_before_an_event_is_diagnosed(fake: FakeDriver) -> None:
     event = Event().record()
     fake.fail["cuEventSynchronize"] = "ILLEGAL_ADDRESS"
