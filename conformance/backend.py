@@ -217,9 +217,8 @@ class CpuBackend(InterpBackend):
     def launch(
         self, module: Module, grid: tuple[int, int, int], values: Sequence[Any], kernel: str
     ) -> str:
-        """Run a kernel; what prints is not compiled."""
-        launch_cpu(module, grid, values, name=kernel)
-        return ""
+        """Run a kernel, and return what it printed."""
+        return "".join(launch_cpu(module, grid, values, name=kernel).printed)
 
     def lacks(self, rule: str) -> bool:
         """Whether a diagnosis says that a feature is missing."""

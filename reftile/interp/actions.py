@@ -30,7 +30,6 @@ from reftile.interp.access import (
 )
 from reftile.interp.assumptions import make_assume
 from reftile.interp.atomics import ATOMICS
-from reftile.interp.formatting import format_tiles
 from reftile.interp.histories import Seen, patched
 from reftile.interp.machine import Block
 from reftile.interp.memory import STORED_POISON, Places, Run, TooMuch
@@ -47,6 +46,7 @@ from reftile.interp.views import (
 )
 from reftile.ir.core import Op
 from reftile.ir.diagnostics import Diagnosis, ReftileError
+from reftile.ir.formatting import format_tiles
 from reftile.ir.numbers import decode, encode
 from reftile.ir.ops import (
     Alloca,
@@ -433,7 +433,10 @@ def _make_print(op: Op, plan: Plan[Block]) -> Apply[Block]:
 
     def apply(block: Block, values: list[Any]) -> Sequence[Any]:
         try:
-            text = format_tiles(op.format, values[:-1], types)
+            tiles: list[Tile] = values[:-1]
+            text = format_tiles(
+                op.format, [t.data for t in tiles], [t.poison for t in tiles], types
+            )
         except ValueError as error:
             block.fault("print_tko.format", str(error))
         block.launch.printed.append(text)

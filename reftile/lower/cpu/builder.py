@@ -74,6 +74,7 @@ class Builder:
         self.scopes = 0
         self.loads: list[tuple[Held, int, Block]] = []
         self.faults: list[tuple[Op, str]] = []
+        self.prints: list[tuple[Op, tuple[Buffer, ...]]] = []
         self.loop_depth = 0
         self.leaves = False
         self.waits = False

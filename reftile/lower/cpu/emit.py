@@ -17,19 +17,20 @@ from dataclasses import dataclass
 from reftile.ir.core import Block, Kernel, Op, Value
 from reftile.ir.diagnostics import Diagnosis, ReftileError
 from reftile.ir.dtypes import DType
+from reftile.ir.formatting import check_format
 from reftile.ir.types import PointerType, TensorViewType, TileType, TokenType
 from reftile.lower.cpu import memory, ordering, products, pure, reductions
 from reftile.lower.cpu.builder import Builder, Frame, Unsupported
 from reftile.lower.cpu.control import Control
 from reftile.lower.cpu.memory import TensorView
 from reftile.lower.cpu.nests import Nest
-from reftile.lower.cpu.tiles import Literal_, Root, kind_of
+from reftile.lower.cpu.tiles import Buffer, Literal_, Root, kind_of
 
-FIRST_ARGUMENT = 12
+FIRST_ARGUMENT = 13
 """Slots of the parameters in front of the arguments: the extents of the grid, the number of blocks,
 blocks in a chunk, the next block, the fault that stopped the launch, the addresses of sgemm, dgemm,
-sched_yield and the constants, and whether
-more is written than the caches hold."""
+sched_yield and the constants, whether more is written than the caches hold, and the address of what
+prints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,15 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Printed:
+    """An operation that prints, and where its tiles are in scratch memory when it does."""
+
+    format: str
+    types: tuple[TileType, ...]
+    buffers: tuple[Buffer, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A kernel as source.
 
@@ -48,7 +58,7 @@ class Program:
     scratch_bytes: of each thread. constants: their bytes. faults: by number, from 1.
     waits: a block may wait for another. globals: symbols, in the order of their slots, which follow
     those of the arguments. uses_blas: it calls sgemm or dgemm. written: groups of arrays that it
-    writes to.
+    writes to. prints: what prints, by number from 0.
     """
 
     source: str
@@ -59,6 +69,7 @@ class Program:
     globals: tuple[str, ...]
     uses_blas: bool
     written: frozenset[int]
+    prints: tuple[Printed, ...]
 
 
 def generate(kernel: Kernel, groups: tuple[int, ...] = (), blas: bool = True) -> Program:
@@ -230,7 +241,7 @@ class _Generator:
             case "mmai":
                 products.mmai(b, op, block)
             case "print_tko":
-                raise Unsupported(op, "compiled code does not print")
+                self._print(op)
             case _:
                 if not op.definition.meaning:
                     raise Unsupported(op, "it needs several devices")
@@ -250,6 +261,22 @@ class _Generator:
 
         b.sweep(condition.shape, [condition], fill)
         b.fail_if(op, f"noti({good})", "assert.failed")
+
+    def _print(self, op: Op) -> None:
+        """Put the tiles into scratch memory, and call the host, which reads them there."""
+        b = self.b
+        values = [v for v in op.operands if isinstance(v.type, TileType)]
+        try:
+            check_format(str(op.attributes["format"]), len(values))
+        except ValueError as error:
+            raise ReftileError(Diagnosis("print_tko.format", str(error), op.span)) from None
+        buffers: list[Buffer] = []
+        for value in values:
+            tile = memory.absolute(b.tile(value))
+            buffers.append(b.buffer(tile.shape, tile.kind, last=b.frames[-1].position))
+            b.store_into(tile, buffers[-1])
+        b.prints.append((op, tuple(buffers)))
+        b.line(f"say(get(params, 12), {len(b.prints) - 1}, block, scratch)")
 
     def _pointer(self, op: Op) -> None:
         value = op.results[0]
@@ -328,7 +355,13 @@ class _Generator:
             tuple(self.globals),
             any(f"{k}gemm(" in line for line in b.lines for k in "sd"),
             frozenset(b.written),
+            tuple(_printed(op, buffers) for op, buffers in b.prints),
         )
+
+
+def _printed(op: Op, buffers: tuple[Buffer, ...]) -> Printed:
+    types = tuple(v.type for v in op.operands if isinstance(v.type, TileType))
+    return Printed(str(op.attributes["format"]), types, buffers)
 
 
 SCOPED = frozenset({"loader", "storer", "masked_loader", "masked_storer", "half_storer"})

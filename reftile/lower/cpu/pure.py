@@ -14,11 +14,11 @@ from reftile.ir.dtypes import DTYPES
 from reftile.ir.expressions import compile_expression
 from reftile.ir.types import TileType
 from reftile.ir.verify import bind_operation
-from reftile.lower.cpu.builder import Builder, Unsupported
+from reftile.lower.cpu.builder import Builder
 from reftile.lower.cpu.literals import literal
 from reftile.lower.cpu.nests import Nest
 from reftile.lower.cpu.tiles import Held, Literal_, Table, Tile, size_of
-from reftile.lower.cpu.words import WORDS, Missing
+from reftile.lower.cpu.words import WORDS
 
 
 def evaluate(b: Builder, op: Op) -> tuple[Tile, ...]:
@@ -31,10 +31,7 @@ def evaluate(b: Builder, op: Op) -> tuple[Tile, ...]:
         names[port] = _operand(b, argument)
     if op.name == "constant":
         return (constant(b, op),)
-    try:
-        found = eval(_code(definition.meaning), {"__builtins__": {}, **WORDS, **names})
-    except Missing as error:
-        raise Unsupported(op, str(error)) from None
+    found = eval(_code(definition.meaning), {"__builtins__": {}, **WORDS, **names})
     return cast("tuple[Tile, ...]", found) if isinstance(found, tuple) else (found,)
 
 

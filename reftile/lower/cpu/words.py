@@ -32,10 +32,6 @@ from reftile.lower.cpu.tiles import Index, Item, Loops, Map, Moved, Piecewise, S
 Text = Callable[..., str]
 
 
-class Missing(Exception):
-    """The target lacks something; the text says what."""
-
-
 def _map(write: Text, dtype: Any, *operands: Tile, work: int = 1) -> Tile:
     shape = max((o.shape for o in operands), key=len)
     return Map(shape, dtype, write, operands, work)
@@ -75,8 +71,6 @@ def _arithmetic(
 
         return write, work + (0 if dtype in (F32, F64) else 2) + 2 * flush
     if dtype is F64:
-        if not wide:
-            raise Missing(f"{odd.removesuffix('_odd')} of f64 rounded to {rounding}")
         return lambda *texts: f"{wide}({', '.join(texts)}, {MODES[mode]})", 30
 
     def write_odd(*texts: str) -> str:
@@ -118,7 +112,7 @@ def reciprocal(source: Tile, dtype: DType, rounding: str, flush_to_zero: bool) -
 
 def fma(lhs: Tile, rhs: Tile, acc: Tile, dtype: DType, rounding: str, flush_to_zero: bool) -> Tile:
     plain = "fmaf" if dtype in (F32, F64) else ""
-    write, work = _arithmetic(plain, "fma_odd", "", dtype, rounding, flush_to_zero, 1)
+    write, work = _arithmetic(plain, "fma_odd", "fma_wide", dtype, rounding, flush_to_zero, 1)
     return _map(write, dtype, lhs, rhs, acc, work=work)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from reftile.ir.parse import parse
+from reftile.lower.cpu.functions.exact import fma_wide
+from reftile.lower.cpu.functions.numbers import DOWN, UP, ZERO
 from reftile.rt.cpu import launch_cpu
 
 LIMITS = {"exp": 2.0, "exp2": 2.0, "log": 3.0, "log2": 3.0, "tanh": 5.0, "erf": 16.0, "rsqrt": 2.0}
@@ -75,3 +78,59 @@ def test_powers_of_two_are_exact() -> None:
     assert np.array_equal(compute("exp2", whole), np.ldexp(np.float32(1), whole.astype(int)))
     powers = np.ldexp(np.float32(1), whole.astype(int)).astype(np.float32)
     assert np.array_equal(compute("log2", powers), whole)
+
+
+def directed(a: float, b: float, c: float, mode: int) -> float:
+    """A * b + c rounded as `mode` says, by fractions; not of an exact zero."""
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    negative, size = exact < 0, abs(exact)
+    unit = size.numerator.bit_length() - size.denominator.bit_length() - 54
+    unit = min(max(unit, -1074), 971)
+    while unit < 971 and size / Fraction(2) ** unit >= 1 << 53:
+        unit += 1
+    kept = min(int(size / Fraction(2) ** unit), (1 << 53) - 1)
+    found = math.ldexp(kept, unit)
+    if Fraction(found) != size and (mode == (DOWN if negative else UP)):
+        found = math.nextafter(found, math.inf)
+    return -found if negative else found
+
+
+def test_fma_of_f64_rounds_once_in_every_directed_mode() -> None:
+    rng = np.random.default_rng(3)
+    odd = [5e-324, -5e-324, 2.0**-1022, math.ldexp(2 - 2.0**-52, 1023), 1.0, -1.0, 0.0]
+
+    def number() -> float:
+        match rng.integers(4):
+            case 0:
+                return float(rng.choice(odd))
+            case 1:
+                return float(rng.standard_normal() * 2.0 ** rng.integers(-60, 60))
+            case _:
+                return math.ldexp(rng.uniform(-1, 1), int(rng.integers(-1073, 1024)))
+
+    count = 0
+    for _ in range(4000):
+        a, b, c = number(), number(), number()
+        if rng.integers(3) == 0 and abs(a * b) < 1e308:
+            c = math.nextafter(-(a * b), 0.0)
+        if Fraction(a) * Fraction(b) + Fraction(c) == 0:
+            continue
+        for mode in (ZERO, DOWN, UP):
+            found, wanted = fma_wide(a, b, c, mode), directed(a, b, c, mode)
+            assert found == wanted, (a, b, c, mode)
+        count += 1
+    assert count > 3000
+
+
+def test_fma_of_f64_gives_zeros_their_sign() -> None:
+    for a, b, c, mode, sign in (
+        (2.0, 3.0, -6.0, UP, 1.0),
+        (2.0, 3.0, -6.0, DOWN, -1.0),
+        (-0.0, 3.0, 0.0, DOWN, -1.0),
+        (-0.0, 3.0, -0.0, UP, -1.0),
+        (0.0, 3.0, 0.0, DOWN, 1.0),
+    ):
+        found = fma_wide(a, b, c, mode)
+        assert found == 0.0 and math.copysign(1.0, found) == sign, (a, b, c, mode)
+    assert math.isnan(fma_wide(math.inf, 0.0, 1.0, UP))
+    assert fma_wide(math.inf, -1.0, 1.0, UP) == -math.inf

@@ -12,6 +12,7 @@ import pytest
 
 import reftile
 import reftile.lang as ct
+from reftile.interp.launch import interpret
 from reftile.ir.parse import parse
 from reftile.rt import cpu
 from reftile.rt.cpu import CpuReport, launch_cpu
@@ -78,15 +79,70 @@ def test_the_interpreter_can_be_asked_for_without_checks() -> None:
     assert np.array_equal(c, a + b)
 
 
-def test_what_cannot_be_compiled_runs_in_the_interpreter() -> None:
-    @reftile.kernel
-    def say(x):
-        ct.print(ct.load(x, (0,), (4,)))
-
+def test_what_the_cpu_refuses_runs_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "MOST_WAITING", 2)
+    lock, out = np.zeros(1, np.int32), np.zeros(1, np.int32)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        report = reftile.launch(say, (1,), (np.arange(4, dtype=np.int32),), check=False)
-    assert not isinstance(report, CpuReport)
+        report = reftile.launch(take_turns, (3,), (lock, out), check=False)
+    assert not isinstance(report, CpuReport) and out[0] == 3
+
+
+@reftile.kernel
+def say(x, fine):
+    i = ct.bid(0)
+    tile = ct.load(x, (i,), (4,))
+    ct.print(f"block {i}:", tile, f"{ct.astype(tile, ct.float32) / 2:.1f}")
+    for k in range(2):
+        ct.printf("%d of %d\n", k, i)
+    ct.assert_(ct.load(fine, (i,), (1,)) == 1, "not fine")
+    ct.print("done")
+
+
+def test_blocks_print_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    x, fine = np.arange(32, dtype=np.int32), np.ones(8, np.int32)
+    text = ""
+    for i in range(8):
+        row = range(4 * i, 4 * i + 4)
+        halves = ", ".join(f"{v / 2:.1f}" for v in row)
+        text += f"block {i}: {list(row)} [{halves}]\n0 of {i}\n1 of {i}\ndone\n"
+    report = reftile.launch(say, (8,), (x, fine), check=False)
+    assert isinstance(report, CpuReport)
+    assert capsys.readouterr().out == "".join(report.printed) == text
+    found = say.specialise(x, fine)
+    report = launch_cpu(found.kernel, (8,), found.values, threads=3)
+    assert report.threads == 3 and "".join(report.printed) == text
+
+
+def test_what_was_printed_before_a_fault_is_said() -> None:
+    x, fine = np.arange(8, dtype=np.int32), np.array([1, 0], np.int32)
+    found = say.specialise(x, fine)
+    with pytest.raises(reftile.ReftileError, match="not fine") as caught:
+        launch_cpu(found.kernel, (2,), found.values, threads=1)
+    assert "0 of 1\n1 of 1\n" in str(caught.value)
+
+
+def test_every_element_type_prints_as_in_the_interpreter() -> None:
+    for dtype in ("i1", "i4", "i8", "i64", "f8e4m3", "f16", "bf16", "tf32", "f64"):
+        kind = "%g" if dtype[0] in "fbt" else "%d"
+        values = "[true, false]" if dtype == "i1" else "[-3, 2]" if kind == "%d" else "[-3.0, 2.0]"
+        module = parse(f"""\
+tile kernel @main(%x: tile<ptr<i32>>) {{
+  %v = constant {{value = {values}}} : tile<2x{dtype}>
+  %t = print_tko [%v] {{format = "{kind} 100%%"}} : token
+  return
+}}
+""")
+        x = np.zeros(1, np.int32)
+        printed = launch_cpu(module, (1,), [x]).printed
+        assert printed == interpret(module, (1,), [x]).printed, dtype
+
+
+def test_a_format_that_does_not_fit_is_refused() -> None:
+    text = ASSERT.replace("assert %good {message =", "%u = print_tko [%v] {format =")
+    with pytest.raises(reftile.ReftileError, match="0 conversions for 1") as caught:
+        launch_cpu(parse(text.replace('"}', '"} : token')), (1,), [np.zeros(1, np.int32)])
+    assert caught.value.diagnosis.rule == "print_tko.format"
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

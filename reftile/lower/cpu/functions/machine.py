@@ -692,6 +692,18 @@ def yield_thread(typingctx, function):
     return types.void(types.int64), generate
 
 
+@intrinsic
+def say(typingctx, function, number, block, scratch):
+    """Tell the host, at an address, to print operation `number` of a block."""
+
+    def generate(context, builder, signature, args):
+        kind = ir.FunctionType(ir.VoidType(), [_LLVM["i64"]] * 3)
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 4), generate
+
+
 def gemm(kind: str) -> Any:
     """`gemm(function, ta, tb, m, n, k, a, lda, b, ldb, c, ldc)`: c += a @ b, rows contiguous.
 

@@ -8,21 +8,36 @@ from typing import Any
 
 import numpy as np
 
-from reftile.interp.values import Tile
-from reftile.ir.dtypes import DType
+from reftile.ir.dtypes import DTYPES, DType
 from reftile.ir.types import PointerType, TileType, Type
 
 _CONVERSION = re.compile(r"%(?:%|([-+ #0]*\d*(?:\.\d+)?)(?:hh|h|ll|l|z|j)?([diuoxXeEfFgGsp]))")
 
 
-def format_tiles(text: str, tiles: Sequence[Tile], types: Sequence[Type]) -> str:
-    """Return `text` with each conversion replaced by the next tile.
+def check_format(text: str, count: int) -> None:
+    """Refuse a format that `count` tiles do not fit.
 
     Raises:
         ValueError: more or fewer conversions than tiles, or a `%` that begins none; the text says
             which.
     """
-    operands = list(zip(tiles, types, strict=True))
+    scalar = TileType((), DTYPES["i32"])
+    zero = np.zeros((), np.int32)
+    format_tiles(text, [zero] * count, [None] * count, [scalar] * count)
+
+
+def format_tiles(
+    text: str, data: Sequence[Any], poison: Sequence[Any], types: Sequence[Type]
+) -> str:
+    """Return `text` with each conversion replaced by the next tile.
+
+    data: an array for each tile, of its shape or one that is broadcast to it. poison: where an
+    element has no value, or None.
+
+    Raises:
+        ValueError: see `check_format`.
+    """
+    operands = list(zip(data, poison, types, strict=True))
     pieces: list[str] = []
     position = used = 0
     for match in _CONVERSION.finditer(text):
@@ -33,9 +48,11 @@ def format_tiles(text: str, tiles: Sequence[Tile], types: Sequence[Type]) -> str
             continue
         if used == len(operands):
             raise ValueError(f"the format has more conversions than its {len(operands)} operands")
-        tile, type = operands[used]
+        tile, lost, type = operands[used]
         assert isinstance(type, TileType)
-        pieces.append(_nested(match[1] or "", match[2], tile, type))
+        elements = np.broadcast_to(tile, type.shape)
+        missing = np.broadcast_to(False if lost is None else lost, type.shape)
+        pieces.append(_write(match[1] or "", match[2], elements, missing, type))
         used += 1
     pieces.append(_plain(text[position:]))
     if used != len(operands):
@@ -47,12 +64,6 @@ def _plain(text: str) -> str:
     if "%" in text:
         raise ValueError(f"{text[text.index('%') :][:5]!r} is not a conversion")
     return text
-
-
-def _nested(flags: str, kind: str, tile: Tile, type: TileType) -> str:
-    data = np.broadcast_to(tile.data, type.shape)
-    poison = np.broadcast_to(False if tile.poison is None else tile.poison, type.shape)
-    return _write(flags, kind, data, poison, type)
 
 
 def _write(flags: str, kind: str, data: Any, poison: Any, type: TileType) -> str:
