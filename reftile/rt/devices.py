@@ -6,7 +6,8 @@ current context, or none.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import ctypes
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -131,14 +132,46 @@ def in_context(context: Any) -> Generator[None]:
         driver.call("returning to the context of before", "cuCtxSetCurrent", before)
 
 
+@cache
+def _pointer_attribute() -> Callable[[Any, int, int], int]:
+    """The driver's cuPointerGetAttribute(data, attribute, address), called without cuda-python.
+
+    cuda-python's function of that name gives device 0 for memory of every device (seen with
+    cuda-bindings 13 and driver 580 on two H200).
+    """
+    found = driver.call(
+        "finding a function of the driver",
+        "cuGetProcAddress",
+        b"cuPointerGetAttribute",
+        driver.OLDEST_DRIVER,
+        0,
+    )
+    address = int(found[0])
+    return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64)(address)
+
+
 def device_of_address(address: int) -> int | None:
     """The device that memory lies on, or None if the driver does not know the address."""
-    bindings = driver.bindings()
-    which = bindings.CUpointer_attribute
-    found = bindings.cuPointerGetAttribute(which.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
-    if found[0] != bindings.CUresult.CUDA_SUCCESS:
+    which = driver.bindings().CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    found = ctypes.c_int(-1)
+    if _pointer_attribute()(ctypes.addressof(found), int(which), address):
         return None
-    return int(found[1])
+    # -2 stands for memory of no device (cuda.h).
+    return found.value if found.value >= 0 else None
+
+
+def context_of_stream(stream: int) -> Any:
+    """The context that a stream belongs to; of the default stream, the current one."""
+    handle = driver.bindings().CUstream(stream)
+    return driver.call("asking for a stream's context", "cuStreamGetCtx", handle)
+
+
+def device_of_stream(stream: int) -> int | None:
+    """The device of a stream, or None for the default one, which every device has."""
+    if stream == 0:
+        return None
+    with in_context(context_of_stream(stream)):
+        return current_device()
 
 
 def synchronize(device: int) -> None:

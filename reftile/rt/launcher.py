@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reftile.ir.diagnostics import fail
+from reftile.ir.diagnostics import ReftileError, fail
 from reftile.lower.host import HostPlan, PointerParameter, ScalarParameter, TensorMapParameter
 from reftile.rt import devices, driver
 from reftile.rt.arguments import TORCH_NAMES, DeviceArray, check_dtype, is_torch, read_array
@@ -353,6 +353,7 @@ class Launcher:
                 status = bindings.cuLaunchKernelEx(config, self.function.handle, pointers, 0)[0]
             if status == bindings.CUresult.CUDA_SUCCESS:
                 return
+            self._check_stream(int(config.hStream))
         resources = self.function.resources
         notes = (
             ()
@@ -364,6 +365,20 @@ class Launcher:
         )
         doing = f"launching `{self.plan.entry}` over {tuple(grid)}"
         raise driver.error_of(bindings, status, doing, notes)
+
+    def _check_stream(self, stream: int) -> None:
+        """Refuse a stream of another device."""
+        try:
+            device = devices.device_of_stream(stream)
+        except ReftileError:
+            return  # It is no stream at all; the driver's own words stand.
+        if device is not None and device != self.device:
+            raise fail(
+                "cuda.other_device",
+                f"the stream is of device {device}, and `{self.plan.entry}` is compiled for "
+                f"device {self.device}",
+                hint="give a stream of the kernel's device",
+            )
 
     def _explain(
         self, error: Exception, grid: Grid, args: Sequence[Any], stream: Any, failed: Launch

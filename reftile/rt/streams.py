@@ -89,8 +89,9 @@ class Event:
 
     def record(self, stream: Any = None) -> Event:
         """Put the event behind all that is queued on the stream, and return it."""
-        handle = driver.bindings().CUstream(read_stream(stream))
-        context = driver.call("asking for a stream's context", "cuStreamGetCtx", handle)
+        number = read_stream(stream)
+        context = devices.context_of_stream(number)
+        handle = driver.bindings().CUstream(number)
         with devices.in_context(context):
             if self._handle is None or self._context != int(context):
                 self._destroy()

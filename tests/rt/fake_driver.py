@@ -23,6 +23,9 @@ class Status:
     def __init__(self, name: str) -> None:
         self.name = name
 
+    def __int__(self) -> int:
+        return 0
+
 
 class Names:
     """An enumeration that has whatever member it is asked for."""
@@ -58,6 +61,10 @@ class FakeDriver:
         self.event_contexts: list[int] = []
         self.memory: dict[int, Any] = {}
         self.owner: dict[int, int] = {}
+        # cuPointerGetAttribute as the driver's library has it.
+        self.pointer_attribute = ctypes.CFUNCTYPE(
+            ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64
+        )(self._write_owner)
         self.CUresult = Names()
         self.CUdevice_attribute = Names()
         self.CUfunction_attribute = Names()
@@ -167,8 +174,15 @@ class FakeDriver:
     def do_cuMemcpyDtoHAsync(self, target: int, source: int, size: int, stream: int) -> None:
         ctypes.memmove(target, source, size)
 
-    def do_cuPointerGetAttribute(self, which: Status, address: int) -> int:
-        return self.owner.get(address, 0)
+    def do_cuGetProcAddress(self, symbol: bytes, version: int, flags: int) -> tuple[int, int]:
+        assert symbol == b"cuPointerGetAttribute"
+        found = ctypes.cast(self.pointer_attribute, ctypes.c_void_p).value
+        assert found is not None
+        return found, 0
+
+    def _write_owner(self, data: int, which: int, address: int) -> int:
+        ctypes.c_int.from_address(data).value = self.owner.get(address, 0)
+        return 0
 
     def do_cuStreamSynchronize(self, stream: int) -> None: ...
 
@@ -205,6 +219,7 @@ _CACHED = (
     devices.driver_version,
     devices.attribute,
     devices.device_name,
+    devices._pointer_attribute,  # pyright: ignore[reportPrivateUsage]
     devices.target,
     devices._primary_context,  # pyright: ignore[reportPrivateUsage]
 )

@@ -269,6 +269,16 @@ def test_a_thread_without_a_context_launches_in_that_of_the_device(
 ARGS = [bf16(4096), Array(512), 256, 64, 0.5]
 
 
+@pytest.mark.parametrize(("context", "rule"), [(2, "cuda.other_device"), (1, "cuda.failed")])
+def test_a_stream_of_another_device_is_named(fake: FakeDriver, context: int, rule: str) -> None:
+    fake.streams[9] = context
+    fake.fail["cuLaunchKernelEx"] = "INVALID_HANDLE"
+    with pytest.raises(ReftileError) as error:
+        make()((2,), ARGS, 9)
+    assert error.value.diagnosis.rule == rule
+    assert fake.context == 1
+
+
 @pytest.mark.parametrize(
     ("at", "value", "rule"),
     [

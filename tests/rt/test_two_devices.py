@@ -149,12 +149,22 @@ def test_a_graph_is_captured_on_the_second_device(torch: Any) -> None:
         x, y = torch.ones(ROWS, 64, device="cuda:1"), torch.zeros(ROWS, 64, device="cuda:1")
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, stream=torch.cuda.Stream("cuda:1")):
             compiled((3,), (x, y, ROWS), torch.cuda.current_stream())
         y.zero_()
         graph.replay()
         torch.cuda.synchronize()
         assert (y == 1).all()
+
+
+def test_a_stream_of_the_other_device_is_refused(torch: Any) -> None:
+    compiled = compile_kernel(copy(), 1)
+    x, y = torch.ones(ROWS, 64, device="cuda:1"), torch.zeros(ROWS, 64, device="cuda:1")
+    stream = torch.cuda.Stream("cuda:0")
+    assert rule_of(compiled, (3,), (x, y, ROWS), stream) == "cuda.other_device"
+    compiled((3,), (x, y, ROWS), torch.cuda.Stream("cuda:1"))
+    torch.cuda.synchronize(1)
+    assert (y == 1).all()
 
 
 def _cupy(device: int, data: np.ndarray) -> tuple[Any, Any, Callable[[Any], np.ndarray]]:
