@@ -270,8 +270,10 @@ ARGS = [bf16(4096), Array(512), 256, 64, 0.5]
 
 
 @pytest.mark.parametrize(("context", "rule"), [(2, "cuda.other_device"), (1, "cuda.failed")])
-def test_a_stream_of_another_device_is_named(fake: FakeDriver, context: int, rule: str) -> None:
-    fake.streams[9] = context
+def test_a_stream_of_another_device_is_named(
+    fake: FakeDriver, maps: list[tuple[Any, ...]], context: int, rule: str
+) -> None:
+    fake.context, fake.streams = 1, {9: context}
     fake.fail["cuLaunchKernelEx"] = "INVALID_HANDLE"
     with pytest.raises(ReftileError) as error:
         make()((2,), ARGS, 9)
