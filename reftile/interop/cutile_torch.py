@@ -30,7 +30,7 @@ def cuda_on_cpu(driver: HostDriver) -> Generator[None]:
     """
     torch: Any = import_module("torch")
     mode: Any = _make_mode(torch, driver)
-    names = _replacements(torch, driver)
+    names = _replacements(driver)
     kept = {name: getattr(torch.cuda, name) for name in names}
     for name, value in names.items():
         setattr(torch.cuda, name, value)
@@ -84,37 +84,37 @@ def _make_mode(torch: Any, driver: HostDriver) -> object:
     return CudaOnCpu()
 
 
-def _replacements(torch: Any, driver: HostDriver) -> dict[str, Any]:
+class HostStream(int):
+    """The one stream: whatever is put there is done at once.
+
+    A number, since cuTile takes that for a stream, and torch's own class cannot be made without a
+    driver where torch was built for CUDA.
+    """
+
+    cuda_stream = 1
+    device_index = 0
+
+    def __new__(cls, *_args: object, **_named: object) -> HostStream:
+        return super().__new__(cls, cls.cuda_stream)
+
+    @property
+    def device(self) -> Any:
+        """Where it runs."""
+        torch: Any = import_module("torch")
+        return torch.device("cpu")
+
+    def __repr__(self) -> str:
+        return "<the host's stream>"
+
+    def wait_stream(self, stream: object) -> None:
+        """Nothing is under way."""
+
+    def synchronize(self) -> None:
+        """Nothing is under way."""
+
+
+def _replacements(driver: HostDriver) -> dict[str, Any]:
     """By name, what stands in `torch.cuda`."""
-
-    class HostStream(torch.cuda.Stream):
-        """The one stream: whatever is put there is done at once."""
-
-        cuda_stream = 1
-        device_index = 0
-
-        def __new__(cls, *_args: object, **_named: object) -> Any:
-            return object.__new__(cls)
-
-        def __init__(self, *_args: object, **_named: object) -> None:
-            """There is nothing to make."""
-
-        @property
-        def device(self) -> Any:
-            return torch.device("cpu")
-
-        def __repr__(self) -> str:
-            return "<the host's stream>"
-
-        def __eq__(self, other: object) -> bool:
-            return isinstance(other, HostStream)
-
-        def __hash__(self) -> int:
-            return 1
-
-        def wait_stream(self, stream: object) -> None: ...
-
-        def synchronize(self) -> None: ...
 
     class HostEvent:
         """A time on the host's clock."""
