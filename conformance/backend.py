@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points, version
+from platform import machine
 from typing import Any, Protocol
 
 import numpy as np
 from reftile.conformance.cases import Argument, Buffer, Bytes, Scalar
+from reftile.conformance.litmus_threads import run_on_threads
+from reftile.conformance.litmus_tile.write import Inexpressible
 from reftile.conformance.oracle.sums import Profile
 from reftile.conformance.stress import VIEW_CONFIG, Histogram, StressConfig, run_on_views
 
@@ -44,9 +47,10 @@ class Info:
     """What a backend says about itself.
 
     checks: it diagnoses programs that break rules while they run. exact_litmus: `run_litmus` finds
-    every outcome. flushes: float types whose subnormal numbers it may flush. accumulate: how it
-    adds the products of a matrix product, where it says so. powers_of_two: it has no tiles of other
-    extents.
+    every outcome. keeps_order: what it does is seen nearly in the order in which it is written,
+    which `run_litmus` therefore varies (see `stress.mutants`). flushes: float types whose subnormal
+    numbers it may flush. accumulate: how it adds the products of a matrix product, where it says
+    so. powers_of_two: it has no tiles of other extents.
     """
 
     name: str
@@ -54,6 +58,7 @@ class Info:
     device: str = ""
     checks: bool = False
     exact_litmus: bool = False
+    keeps_order: bool = False
     flushes: tuple[str, ...] = ()
     accumulate: Mapping[str, Profile] = field(default_factory=dict)
     powers_of_two: bool = False
@@ -206,13 +211,9 @@ class CpuBackend(InterpBackend):
 
     def info(self) -> Info:
         """See `Backend`."""
-        return Info(self.name, version("reftile"), f"{thread_count()} threads")
-
-    def supports(self, feature: str) -> bool | str:
-        """See `Backend`."""
-        if feature == "suite:litmus":
-            return "is not a machine of the memory model"
-        return super().supports(feature)
+        is_x86 = machine().lower() in ("x86_64", "amd64")
+        device = f"{thread_count()} threads on {machine()}"
+        return Info(self.name, version("reftile"), device, keeps_order=is_x86)
 
     def launch(
         self, module: Module, grid: tuple[int, int, int], values: Sequence[Any], kernel: str
@@ -223,6 +224,13 @@ class CpuBackend(InterpBackend):
     def lacks(self, rule: str) -> bool:
         """Whether a diagnosis says that a feature is missing."""
         return rule in ("cpu.unsupported", "cpu.co_resident")
+
+    def run_litmus(self, test: LitmusTest, config: StressConfig) -> Histogram:
+        """See `Backend`: instances on threads, compiled."""
+        try:
+            return run_on_threads(test, config)
+        except Inexpressible as error:
+            raise Unsupported(str(error)) from None
 
     def accuracy(self, op: str, dtype: str) -> float | None:
         """See `Backend`."""

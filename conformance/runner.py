@@ -258,8 +258,10 @@ def _answer(backend: Backend, question: Question, runs: int) -> tuple[Verdict, s
     if supported is not True:
         return Verdict.UNSUPPORTED, f"suite:litmus: {supported or 'not supported'}"
     try:
-        if not backend.info().exact_litmus:
-            judged = judge(question.test, backend.run_litmus, StressConfig(iterations=runs))
+        info = backend.info()
+        if not info.exact_litmus:
+            config = StressConfig(iterations=runs)
+            judged = judge(question.test, backend.run_litmus, config, info.keeps_order)
             return judged.verdict, judged.why
         found = backend.run_litmus(question.test, StressConfig(iterations=runs))
         return _compare_exactly(question, found)

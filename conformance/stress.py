@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
@@ -27,10 +27,10 @@ from typing import Any, Literal
 from reftile.conformance.verdicts import Verdict
 
 from reftile.interp.model.event_set import EventSet
-from reftile.interp.model.events import Block, Op, Program
+from reftile.interp.model.events import Access, Block, Edge, Op, Order, Program
 from reftile.interp.model.explore import explore
 from reftile.interp.model.litmus import LitmusTest
-from reftile.interp.model.values import evaluate
+from reftile.interp.model.values import BinaryOp, Const, Expr, Reg, binary, both, evaluate
 from reftile.interp.model.view import Sampling, ViewMachine
 
 ENOUGH = 3
@@ -299,14 +299,20 @@ def _view_machine(program: Program) -> ViewMachine:
 # Mutants
 
 
-def mutants(test: LitmusTest) -> Iterator[tuple[str, LitmusTest]]:
+def mutants(test: LitmusTest, keeps_order: bool = False) -> Iterator[tuple[str, LitmusTest]]:
     """Yield (what was weakened, test): programs with one order less that reach the outcome.
 
     Programs without a race come first, as these mean something before they are lowered. A racy one
     is to be weakened in the machine code, where a race still has some behaviour.
+
+    keeps_order: for machines that do what is written in that order, whatever its orders and scopes:
+    only programs that may be written otherwise, as a token is missing or as they have a
+    read-modify-write in two steps.
     """
     racy: list[tuple[str, LitmusTest]] = []
     for what, program in weakened(test.program):
+        if keeps_order and not what.endswith(IN_TWO_STEPS) and NO_TOKEN not in what:
+            continue
         result = explore(program)
         if result.allows() is None:
             continue
@@ -320,12 +326,16 @@ def mutants(test: LitmusTest) -> Iterator[tuple[str, LitmusTest]]:
 
 
 def weakened(program: Program) -> Iterator[tuple[str, Program]]:
-    """Yield (what, program) for every token, order and scope that can be taken away alone."""
-    for number, block in enumerate(program.blocks):
-        for at, op in enumerate(block.ops):
-            for what, changed in _weaker(op):
-                ops = (*block.ops[:at], changed, *block.ops[at + 1 :])
-                yield f"{block.name}.{op.name}: {what}", _with_block(program, number, ops)
+    """Yield (what, program) for every token, order and scope that can be taken away alone,
+
+    and for every operation that may be done in two steps.
+    """
+    for weaker in (_less_ordered, _in_steps):
+        for number, block in enumerate(program.blocks):
+            for at, op in enumerate(block.ops):
+                for what, changed in weaker(op):
+                    ops = (*block.ops[:at], *changed, *block.ops[at + 1 :])
+                    yield f"{block.name}.{op.name}: {what}", _with_block(program, number, ops)
 
 
 def _with_block(program: Program, number: int, ops: tuple[Op, ...]) -> Program:
@@ -334,14 +344,116 @@ def _with_block(program: Program, number: int, ops: tuple[Op, ...]) -> Program:
     return replace(program, blocks=tuple[Block, ...](blocks))
 
 
-def _weaker(op: Op) -> Iterator[tuple[str, Op]]:
+NO_TOKEN, IN_TWO_STEPS = "no token from", "in two steps"
+
+
+def _less_ordered(op: Op) -> Iterator[tuple[str, tuple[Op, ...]]]:
     for edge in op.after:
         rest = tuple(e for e in op.after if e is not edge)
-        yield f"no token from {edge.op}", replace(op, after=rest)
+        yield f"{NO_TOKEN} {edge.op}", (replace(op, after=rest),)
     if op.order in ("acquire", "release", "acq_rel"):
-        yield f"{op.order} to relaxed", replace(op, order="relaxed")
+        yield f"{op.order} to relaxed", (replace(op, order="relaxed"),)
     if op.scope in ("device", "sys"):
-        yield f"scope {op.scope} to block", replace(op, scope="block")
+        yield f"scope {op.scope} to block", (replace(op, scope="block"),)
+
+
+def _in_steps(op: Op) -> Iterator[tuple[str, tuple[Op, ...]]]:
+    """What a machine does that is not atomic, or writes what it should leave alone."""
+    if not op.accesses:
+        return
+    if all(_can_be_apart(access) for access in op.accesses):
+        yield f"read and written {IN_TWO_STEPS}", _apart(op)
+    elif all(access.kind == "store" for access in op.accesses):
+        if len(op.accesses) == 1 and op.accesses[0].location.size in (4, 8):
+            yield f"written {IN_TWO_STEPS}", _torn(op)
+        if any(access.guard != op.guard for access in op.accesses):
+            yield f"masked elements written back {IN_TWO_STEPS}", _widened(op)
+
+
+_STEPS: Mapping[str, BinaryOp] = {"add": "+", "and": "&", "or": "|", "xor": "^"}
+_KEEPS: Mapping[str, BinaryOp] = {"max": ">=", "min": "<="}
+"""When the old value stays."""
+
+
+def _can_be_apart(access: Access) -> bool:
+    is_known = access.modify in (*_STEPS, *_KEEPS, "xchg")
+    return access.kind == "cas" or (access.kind == "rmw" and is_known and not access.combine)
+
+
+def _combined(modify: str, old: Expr, value: Expr) -> Expr:
+    """What a read-modify-write stores."""
+    if modify in _KEEPS:
+        keeps = binary(_KEEPS[modify], old, value)
+        kept = binary("*", old, keeps)
+        return binary("+", kept, binary("*", value, binary("==", keeps, Const(0))))
+    return value if modify == "xchg" else binary(_STEPS[modify], old, value)
+
+
+def _apart(op: Op) -> tuple[Op, Op]:
+    """A load and a store, ordered as the read and the write of a read-modify-write are."""
+    stores: list[Access] = []
+    for access in op.accesses:
+        old, value, guard = _old(op, access), access.value, access.guard
+        assert value is not None
+        if access.kind == "cas":
+            assert access.compare is not None
+            guard = both(guard, binary("==", old, access.compare))
+        else:
+            value = _combined(access.modify, old, value)
+        write = replace(access, kind="store", value=value, compare=None, register="", guard=guard)
+        stores.append(replace(write, otherwise=None))
+    reads: Order = "acquire" if op.order in ("acquire", "acq_rel") else "relaxed"
+    writes: Order = "release" if op.order in ("release", "acq_rel") else "relaxed"
+    return _two_steps(op, _reading(op), reads, stores, writes)
+
+
+def _widened(op: Op) -> tuple[Op, Op]:
+    """A masked store that stores what was there where it is masked off."""
+    stores: list[Access] = []
+    for access in op.accesses:
+        old, value = _old(op, access), access.value
+        assert value is not None
+        kept = binary("*", old, binary("==", access.guard, Const(0)))
+        given = binary("+", binary("*", value, binary("!=", access.guard, Const(0))), kept)
+        stores.append(replace(access, value=given, guard=op.guard))
+    loads = [replace(access, guard=op.guard) for access in _reading(op)]
+    reads: Order = "weak" if op.order == "weak" else "relaxed"
+    return _two_steps(op, loads, reads, stores, op.order)
+
+
+def _torn(op: Op) -> tuple[Op, Op]:
+    """A store that writes the lower and the upper half of its element by themselves."""
+    (access,) = op.accesses
+    place, half = access.location, access.location.size // 2
+    assert access.value is not None
+    low = binary("&", access.value, Const((1 << (8 * half)) - 1))
+    high = binary(">>", access.value, Const(8 * half))
+    lower = replace(access, location=replace(place, size=half), value=low)
+    upper = replace(access, location=replace(place, start=place.start + half, size=half))
+    upper = replace(upper, value=high)
+    return _two_steps(op, [lower], op.order, [upper], op.order)
+
+
+def _old(op: Op, access: Access) -> Reg:
+    return Reg(access.register or f"{op.name}_old[{access.element}]")
+
+
+def _reading(op: Op) -> list[Access]:
+    """Loads of what the accesses of an operation touch."""
+    loads: list[Access] = []
+    for access in op.accesses:
+        read = replace(access, kind="load", value=None, compare=None)
+        loads.append(replace(read, register=_old(op, access).name))
+    return loads
+
+
+def _two_steps(
+    op: Op, one: Sequence[Access], order: Order, other: Sequence[Access], then: Order
+) -> tuple[Op, Op]:
+    """An operation done as two; the second is what others know by its name."""
+    first = replace(op, name=f"{op.name}_first", accesses=tuple(one), order=order)
+    second = replace(op, accesses=tuple(other), order=then, after=(Edge(first.name),))
+    return first, second
 
 
 # Judging
@@ -363,8 +475,13 @@ class Judged:
         return {"verdict": self.verdict.value, "why": self.why, **shown, **self.found.to_json()}
 
 
-def judge(test: LitmusTest, machine: Machine, config: StressConfig) -> Judged:
-    """Run a test and, where its outcome is forbidden, mutants until one shows it."""
+def judge(
+    test: LitmusTest, machine: Machine, config: StressConfig, keeps_order: bool = False
+) -> Judged:
+    """Run a test and, where its outcome is forbidden, mutants until one shows it.
+
+    keeps_order: see `mutants`.
+    """
     where = f"seed {config.seed}, {config.iterations} iterations"
     if test.expected.race:
         why = "the program races: whatever it does proves nothing"
@@ -378,7 +495,7 @@ def judge(test: LitmusTest, machine: Machine, config: StressConfig) -> Judged:
         return Judged(
             Verdict.FAIL, f"a forbidden outcome was seen {found.hits} times: {where}", found
         )
-    for what, mutant in mutants(test):
+    for what, mutant in mutants(test, keeps_order):
         seen = machine(mutant, config).hits
         if seen >= ENOUGH:
             return Judged(Verdict.PASS, "", found, what, seen)

@@ -356,6 +356,11 @@ class Writer:
                 return False
 
 
+def needed_registers(op: Op) -> set[str]:
+    """The registers whose values an operation needs."""
+    return {name for expr in _expressions(op) for name in _registers(expr)}
+
+
 def _dtype(size: int) -> str:
     return f"i{8 * size}"
 

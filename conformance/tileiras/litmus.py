@@ -16,6 +16,12 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 from reftile.conformance.backend import Diagnosed, Unsupported
+from reftile.conformance.litmus_tile.outcomes import (
+    ABSENT,
+    asked_registers,
+    count_outcomes,
+    filled,
+)
 from reftile.conformance.litmus_tile.write import Inexpressible, Writer, kernel_name
 from reftile.conformance.stress import mutants
 from reftile.conformance.suites.litmus import questions
@@ -24,10 +30,7 @@ from reftile.conformance.tileiras.device import Memory, Parameter
 
 from reftile.interp.model.events import Block
 from reftile.interp.model.litmus import LitmusTest
-from reftile.interp.model.values import UNINIT, Expr, Value, evaluate, registers
 
-ABSENT = -77
-"""What stands for the result of an operation that did not run."""
 MEETING_TRIES = 400
 """How often a block looks for the others of its instance before it goes on without them."""
 INSTANCES = 256
@@ -145,9 +148,7 @@ def harness(test: LitmusTest) -> Harness:
     program = test.program
     if len({b.device for b in program.blocks}) > 1:
         raise Unsupported("the test needs several devices")
-    wanted = _asked(program.exists)
-    known = {a.register for b in program.blocks for o in b.ops for a in o.accesses}
-    outputs = tuple(sorted(known & wanted))
+    outputs = asked_registers(program)
     launches = sorted({b.launch for b in program.blocks})
     writer = HarnessWriter(test, outputs)
     try:
@@ -156,10 +157,6 @@ def harness(test: LitmusTest) -> Harness:
         raise Unsupported(f"not a tile kernel: {error}") from None
     roles = tuple(sum(b.launch == n for b in program.blocks) for n in launches)
     return Harness(test, texts, roles, outputs, 8 if writer.int == "i64" else 4)
-
-
-def _asked(exists: Expr | None) -> frozenset[str]:
-    return frozenset() if exists is None else frozenset(registers(exists))
 
 
 def litmus_bytecodes(filter: str) -> Iterator[bytes]:
@@ -182,15 +179,8 @@ def litmus_bytecodes(filter: str) -> Iterator[bytes]:
 
 def litmus_parameters(found: Harness, instances: int, step: int) -> Iterator[Memory | Parameter]:
     """The arguments of the kernels: `step` elements of each buffer for each instance."""
-    for buffer in found.test.program.buffers:
-        line = np.zeros(step * buffer.element_size, np.uint8)
-        for number, value in enumerate(buffer.initial):
-            start = number * buffer.element_size
-            data = value if isinstance(value, int) else 0
-            size = buffer.element_size
-            bits = (data & ((1 << (8 * size)) - 1)).to_bytes(size, "little")
-            line[start : start + size] = np.frombuffer(bits, np.uint8)
-        yield Memory(np.tile(line, instances))
+    for data in filled(found.test.program, instances, step):
+        yield Memory(data)
     absent = np.full(instances * max(len(found.outputs), 1), ABSENT, f"<i{found.width}")
     yield Memory(absent.view(np.uint8))
     yield Memory(np.zeros(4 * instances, np.uint8))
@@ -213,25 +203,8 @@ def count_hits(found: Harness, memories: Sequence[NDArray[np.uint8]], step: int)
 
     memories: the buffers, then what registers held, as `litmus_parameters` made them.
     """
-    program = found.test.program
-    assert program.exists is not None
-    buffers = {b.name: data for b, data in zip(program.buffers, memories, strict=False)}
+    count = len(found.test.program.buffers)
     width = max(len(found.outputs), 1)
-    outputs = memories[len(buffers)].view(f"<i{found.width}").astype(np.int64).reshape(-1, width)
-    names = [*found.outputs, *(leave.register for leave in program.exits)]
-    columns = [outputs[:, i] for i in range(len(found.outputs))]
-    for leave in program.exits:
-        buffer = next(b for b in program.buffers if b.name == leave.location.buffer)
-        rows = buffers[buffer.name].reshape(-1, step * buffer.element_size)
-        start, size = leave.location.start, leave.location.size
-        part = np.ascontiguousarray(rows[:, start : start + size])
-        columns.append(part.view(f"<i{size}")[:, 0].astype(np.int64))
-    kinds, counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)
-    hits = 0
-    for row, count in zip(kinds.tolist(), counts.tolist(), strict=True):
-        values: dict[str, Value] = {
-            name: UNINIT if value == ABSENT else value
-            for name, value in zip(names, row, strict=True)
-        }
-        hits += count if evaluate(program.exists, values) == 1 else 0
-    return hits
+    results = memories[count].view(f"<i{found.width}").astype(np.int64).reshape(-1, width)
+    program = found.test.program
+    return count_outcomes(program, found.outputs, memories[:count], results, step)[1]

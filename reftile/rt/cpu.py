@@ -11,8 +11,9 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -94,6 +95,7 @@ def launch_cpu(
     *,
     threads: int | None = None,
     name: str | None = None,
+    pinned: bool = False,
 ) -> CpuReport:
     """Run a kernel over a grid of blocks.
 
@@ -101,6 +103,8 @@ def launch_cpu(
         or a tensor view, a number for a scalar.
     threads: `thread_count()` if not given. Results do not depend on it, except for the order of
         atomic additions of floats.
+    pinned: while it runs, each thread stays on one processor, in turn of those that this process
+        may use; where the system cannot do that, it makes no difference.
 
     Raises:
         ReftileError: the kernel or an argument is wrong, or the CPU lacks something
@@ -146,7 +150,7 @@ def launch_cpu(
     streams = sum(array.end - array.first for array in arrays) >= STREAM_BYTES
     prints = prepared.program.prints
     printer = Printer(prints) if prints else None
-    used = _run(kernel, prepared, (x, y, z), blocks, numbers, threads, streams, printer)
+    used = _run(kernel, prepared, (x, y, z), blocks, numbers, threads, streams, printer, pinned)
     del kept
     return CpuReport(blocks, used, seconds, printed=printer.texts() if printer else ())
 
@@ -384,6 +388,7 @@ def _run(
     threads: int | None,
     streams: bool,
     printer: Printer | None,
+    pinned: bool,
 ) -> int:
     program = prepared.program
     count = 1 if blocks == 1 else min(threads or thread_count(), blocks)
@@ -421,9 +426,9 @@ def _run(
     address = int(parameters.__array_interface__["data"][0])
     if program.uses_blas:
         with _one_blas_thread():
-            _run_threads(kernel, prepared, address, count, parameters)
+            _run_threads(kernel, prepared, address, count, parameters, pinned)
     else:
-        _run_threads(kernel, prepared, address, count, parameters)
+        _run_threads(kernel, prepared, address, count, parameters, pinned)
     if printer and printer.failed:
         raise printer.failed[0]
     if parameters[6] > 0:
@@ -447,24 +452,30 @@ def _fault(fault: Fault, printer: Printer | None) -> ReftileError:
 
 
 def _run_threads(
-    kernel: Kernel, prepared: _Prepared, address: int, count: int, parameters: NDArray[np.int64]
+    kernel: Kernel,
+    prepared: _Prepared,
+    address: int,
+    count: int,
+    parameters: NDArray[np.int64],
+    pinned: bool,
 ) -> None:
     function, size = prepared.code.function, prepared.program.scratch_bytes
     if count == 1 and not prepared.program.waits:
         function(address, _scratch_address(size))
         return
 
-    def work() -> None:
-        function(address, _scratch_address(size))
+    def work(number: int) -> None:
+        with _stay(number if pinned else None):
+            function(address, _scratch_address(size))
 
     pool = _pool(count if not prepared.program.waits else MOST_WAITING)
-    futures: list[Future[None]] = [pool.submit(work) for _ in range(count - 1)]
+    futures: list[Future[None]] = [pool.submit(work, n) for n in range(1, count)]
     try:
         if prepared.program.waits:
-            futures.append(pool.submit(work))
+            futures.append(pool.submit(work, 0))
             _watch(kernel, futures, parameters)
         else:
-            work()
+            work(0)
             for future in futures:
                 # A thread that has not begun by now has nothing left to do.
                 if not future.cancel():
@@ -476,6 +487,20 @@ def _run_threads(
             if not future.cancel():
                 future.exception()
         raise
+
+
+@contextmanager
+def _stay(number: int | None) -> Generator[None]:
+    """Keep the calling thread on the processor of this number while it is in here."""
+    if number is None or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {sorted(before)[number % len(before)]})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _watch(kernel: Kernel, futures: Sequence[Future[None]], parameters: NDArray[np.int64]) -> None:

@@ -18,6 +18,11 @@ from reftile.lower.cpu.nests import Nest
 from reftile.lower.cpu.tiles import Buffer, Held, Literal_, Root, Tile, kind_of
 
 
+LOOKS = 32
+"""How often a block looks for what it waits for before its thread lets others run; a power of two.
+"""
+
+
 class Places:
     """Where the values are that come out of a region, or go round in a loop."""
 
@@ -254,6 +259,8 @@ class Control:
         body = op.regions[0].block
         carried = self._enter(op.operands, body.arguments, (), block, op)
         results = Places(b, op.results, block)
+        waits = any(_waits(inner) for inner in body.walk())
+        looks = b.scalar("i64(0)", "looks") if waits else ""
         b.line("while True:")
         b.loop_depth += 1
         self.loops.append((carried, results))
@@ -261,9 +268,14 @@ class Control:
             b.line("if stopped(params):")
             with b.indented():
                 b.leave()
-            if any(_waits(inner) for inner in body.walk()):
+            if waits:
+                # Who waits for another processor looks often; who waits for a thread of this one
+                # must let it run.
                 b.waits = True
-                b.line("yield_thread(get(params, 9))")
+                b.line(f"{looks} = {looks} + 1")
+                b.line(f"if ieq(andi({looks}, {LOOKS - 1}), 0):")
+                with b.indented():
+                    b.line("yield_thread(get(params, 9))")
             b.frames.append(Frame(body))
             carried.define(body.arguments, body)
             b.frames.pop()
