@@ -33,7 +33,7 @@ from reftile.ir.packing import pack_nibbles
 from reftile.ir.types import PointerType, TensorViewType, TileType
 from reftile.ir.verify import verify_unless_known
 from reftile.lang.backends import LaunchOptions
-from reftile.lower.cpu.emit import Fault, Program, generate
+from reftile.lower.cpu.emit import SCRATCH_ALIGNMENT, Fault, Program, generate
 from reftile.rt.cpu_code import Code, load_code
 from reftile.rt.cpu_print import Printer
 
@@ -541,7 +541,11 @@ def _scratch_address(size: int) -> int:
     """The address of this thread's scratch memory, of at least `size` bytes."""
     space: NDArray[np.uint8] | None = getattr(_scratch, "space", None)
     if space is None or space.size < size:
-        space = _scratch.space = _aligned(max(size, 1 << 16), 4096)
+        try:
+            space = _scratch.space = _aligned(max(size, 1 << 16), SCRATCH_ALIGNMENT)
+        except (MemoryError, ValueError, OverflowError):
+            message = f"each thread needs {size} bytes for tiles and `alloca`, which are not there"
+            raise fail("cpu.memory", message) from None
         _scratch.address = space.ctypes.data
     return cast("int", _scratch.address)
 

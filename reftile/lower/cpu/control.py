@@ -17,7 +17,6 @@ from reftile.lower.cpu.memory import absolute
 from reftile.lower.cpu.nests import Nest
 from reftile.lower.cpu.tiles import Buffer, Held, Literal_, Root, Tile, kind_of
 
-
 LOOKS = 32
 """How often a block looks for what it waits for before its thread lets others run; a power of two.
 """

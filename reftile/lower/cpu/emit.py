@@ -33,6 +33,10 @@ sched_yield and the constants, whether more is written than the caches hold, and
 prints."""
 
 
+SCRATCH_ALIGNMENT = 4096
+"""What the address of scratch memory is a multiple of."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """What ends a launch when the function says so: a rule at an operation."""
@@ -292,14 +296,18 @@ class _Generator:
         dtype = type.element.pointee
         size = -(-count // dtype.elements_per_unit) * dtype.storage.itemsize
         alignment = int(op.attributes["alignment"])  # type: ignore[call-overload]
-        if alignment > 4096:
-            raise Unsupported(op, f"an alignment of {alignment} bytes")
         size = -(-size // 64) * 64
-        offset = -(-b.scratch_bytes // max(64, alignment)) * max(64, alignment)
-        b.scratch_bytes = offset + size
         root = b.roots[op.results[0]]
         assert root is not None
-        self.head.append(f"{root.base} = pointer(scratch + {offset})")
+        if alignment <= SCRATCH_ALIGNMENT:
+            offset = -(-b.scratch_bytes // max(64, alignment)) * max(64, alignment)
+            b.scratch_bytes = offset + size
+            self.head.append(f"{root.base} = pointer(scratch + {offset})")
+        else:
+            last = b.scratch_bytes + alignment - 1
+            b.scratch_bytes += alignment + size
+            place = f"andi(addi(scratch, i64({last})), i64({-alignment}))"
+            self.head.append(f"{root.base} = pointer({place})")
         self._pointer(op)
 
     # The whole

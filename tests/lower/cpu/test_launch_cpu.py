@@ -372,3 +372,38 @@ def test_arrays_that_may_not_be_written_to_are_protected() -> None:
     with pytest.raises(reftile.ReftileError, match="may not be written to") as caught:
         launch_cpu(found.kernel, (4,), found.values)
     assert caught.value.diagnosis.rule == "access.read_only"
+
+
+ALLOCA = """\
+tile kernel @main(%x: tile<ptr<i64>>) {{
+  %a = alloca {{num_elem = 3, alignment = 64}} : tile<ptr<i8>>
+  %b = alloca {{num_elem = {count}, alignment = {alignment}}} : tile<ptr<i32>>
+  %c = alloca {{num_elem = 1, alignment = 8192}} : tile<ptr<i32>>
+  %one = constant {{value = 1}} : tile<i32>
+  %two = constant {{value = 2}} : tile<i32>
+  %t = store_ptr_tko %b, %one {{ordering = weak}} : token
+  %u = store_ptr_tko %c, %two, token=%t {{ordering = weak}} : token
+  %v, %w = load_ptr_tko %b, token=%u {{ordering = weak}} : tile<i32>, token
+  %n = ptr_to_int %b : tile<i64>
+  %wide = exti %v {{signedness = signed}} : tile<i64>
+  %sum = addi %n, %wide : tile<i64>
+  %s = store_ptr_tko %x, %sum {{ordering = weak}} : token
+  return
+}}
+"""
+
+
+@pytest.mark.parametrize("alignment", [16, 4096, 8192, 1 << 16])
+def test_memory_of_a_block_is_aligned_as_asked(alignment: int) -> None:
+    x = np.zeros(1, np.int64)
+    launch_cpu(parse(ALLOCA.format(count=5, alignment=alignment)), (1,), [x])
+    assert x[0] % alignment == 1
+
+
+@pytest.mark.parametrize(("count", "alignment"), [(1 << 60, 16), (1, 1 << 60)])
+def test_more_memory_than_there_is_is_diagnosed(count: int, alignment: int) -> None:
+    with pytest.raises(reftile.ReftileError, match="bytes for tiles") as caught:
+        launch_cpu(
+            parse(ALLOCA.format(count=count, alignment=alignment)), (1,), [np.zeros(1, "i8")]
+        )
+    assert caught.value.diagnosis.rule == "cpu.memory"
