@@ -236,13 +236,16 @@ def count_sectors(access: Access) -> Sectors:
     """Count the sectors that all warps' instructions touch, each instruction by itself."""
     addresses = np.moveaxis(access.addresses, 1, -1).reshape(-1, access.addresses.shape[1])
     sectors = np.where(addresses < 0, -1, addresses // SECTOR_BYTES)
-    used = np.sort(sectors, axis=-1)
-    new = np.ones(used.shape, bool)
-    new[:, 1:] = used[:, 1:] != used[:, :-1]
-    new &= used >= 0
-    different = sum(len(np.unique(row[row >= 0])) for row in addresses)
-    ideal = -(-different * access.width_bytes // SECTOR_BYTES)
-    return Sectors(len(addresses), int(new.sum()), ideal)
+    ideal = -(-_different(addresses) * access.width_bytes // SECTOR_BYTES)
+    return Sectors(len(addresses), _different(sectors), ideal)
+
+
+def _different(rows: Indices) -> int:
+    """How many different numbers there are in each row, negative ones apart, in all."""
+    found = np.sort(rows, axis=-1)
+    new = np.ones(found.shape, bool)
+    new[:, 1:] = found[:, 1:] != found[:, :-1]
+    return int((new & (found >= 0)).sum())
 
 
 # Conversions

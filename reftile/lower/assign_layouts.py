@@ -3,12 +3,14 @@
 Needs: a `pipe` kernel whose parts have constant indices (unroll_loops). Leaves: tiles of more than
 one element carry a layout in their types; operands that meet in an operation lie alike.
 
-Products prescribe the fragments of accumulators and operands (reftile.layout.atoms); elementwise
-operations, reductions and changes of shape carry layouts on and back. What any layout suits
-(constants, repeated scalars, counters) takes that of its use, and is copied when uses differ. Where
-two uses need different layouts of one computed value, a `change_layout` stands between; operands
-that meet take the layout that costs least. What nothing prescribes is spread evenly. Layouts that
-cannot become each other are a conflict, which names both places.
+This module says what operations want, `reftile.layout.solver` decides. Products of warpgroups
+demand the fragments of accumulators and operands (reftile.layout.atoms), those of warps offer the
+ways in which warps can share them; elementwise operations, reductions and changes of shape carry
+layouts on and back; accesses to memory have their price in transactions and bank conflicts. Where a
+value is read in another layout than it has, a `change_layout` stands behind it. What any layout
+suits (constants, repeated scalars, counters) takes that of its use, and is copied when uses differ.
+What nothing prescribes is spread evenly. Layouts that cannot become each other are a conflict,
+which names both places.
 
 Before:
 
@@ -41,43 +43,71 @@ After:
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import cache
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from typing import TypeAlias, cast
 
 from reftile.ir import ops
 from reftile.ir.core import Block, Kernel, Op, Value
 from reftile.ir.diagnostics import Diagnosis, ReftileError, fail
 from reftile.ir.dtypes import DType
-from reftile.ir.types import PendingType, TileType
-from reftile.layout.atoms import read
+from reftile.ir.types import BufferType, PartitionViewType, PendingType, TileType
 from reftile.layout.atoms_memory import blocked
 from reftile.layout.convert import convert
-from reftile.layout.cost import conversion_cost
-from reftile.layout.linear import Digit, Layout, LayoutError
+from reftile.layout.cost import BARRIER_COST, conversion_cost, count_sectors, global_access
+from reftile.layout.linear import Layout, LayoutError
+from reftile.layout.solver import (
+    KEEP,
+    Change,
+    Conflict,
+    Demand,
+    Fact,
+    Key,
+    Offer,
+    Prefer,
+    Price,
+    Same,
+    Solution,
+    UndecidedError,
+    UnfitError,
+    Use,
+    drop,
+    permute,
+    reshape,
+    solve,
+)
 from reftile.lower.clone import clone_op
 from reftile.lower.constants import constant_int
 from reftile.lower.drop_unused import drop_unused
 from reftile.lower.fragments import (
     accumulator_layout,
     collapsed,
-    dropped,
+    layout_of,
     operand_layout,
     reshaped,
     same,
     text_of,
 )
+from reftile.lower.lower_transfers import passes_of
+from reftile.lower.warp_products import warp_grids
 
 ELEMENTWISE = frozenset({"elementwise", "select"})
 """The poison classes of operations that work element by element."""
+
+LOOP_WEIGHT = 8
+"""How often an iteration is taken to run, so that what stands in loops costs more."""
+
+ROW_BYTES = 8192
+"""How far rows of a tensor are taken to be apart, if their distance is not known."""
 
 
 def assign_layouts(kernel: Kernel, target: str) -> Kernel:
     """Assign a layout to every tile, and write it into the types."""
     drop_unused(kernel)
-    solver = _Solver(kernel)
-    solver.block(kernel.body.block)
-    solver.choose(kernel)
-    solver.finish(kernel)
+    wishes = _Wishes(kernel)
+    wishes.block(kernel.body.block, 1)
+    _Writer(kernel, wishes, _solved(wishes)).write()
     return kernel
 
 
@@ -86,27 +116,43 @@ def is_spread(value: Value) -> bool:
     return isinstance(value.type, TileType) and value.type.size > 1
 
 
-class _Solver:
-    """One pass over the text; demands run backwards through what is still open."""
+Port: TypeAlias = tuple[Op, int]
+"""An operand of an operation: what is read there may lie otherwise than the value does."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.layouts: dict[Value, Layout] = {}
-        self.causes: dict[Value, Op] = {}
-        self.changed: dict[tuple[Value, str], Value] = {}
 
-    # Forward
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Operand `index` of `op` is read in the layout of `by`, changed."""
 
-    def block(self, block: Block) -> None:
-        for op in list(block.ops):
+    op: Op
+    index: int
+    by: Key
+    change: Change
+
+
+@dataclass(slots=True)
+class _Wishes:
+    """What the operations of a kernel say of layouts."""
+
+    kernel: Kernel
+    shapes: dict[Key, tuple[int, ...]] = field(default_factory=dict[Key, tuple[int, ...]])
+    facts: list[Fact] = field(default_factory=list[Fact])
+    reads: list[_Read] = field(default_factory=list[_Read])
+    free: dict[Value, bool] = field(default_factory=dict[Value, bool])
+    weight: int = 1
+
+    def block(self, block: Block, weight: int) -> None:
+        for op in block.ops:
+            self.weight = weight
             self.visit(op)
+            inner = LOOP_WEIGHT * weight if "loop" in op.definition.traits else weight
             for region in op.regions:
                 if not isinstance(op, ops.Reduce):
-                    self.block(region.block)
-            if op.regions:
-                self.leave(op)
+                    self.block(region.block, inner)
 
     def visit(self, op: Op) -> None:
+        for result in op.results:
+            self.value(result)
         match op:
             case ops.MmaStart():
                 self.start(op)
@@ -114,185 +160,473 @@ class _Solver:
                 for value in op.values:
                     assert isinstance(value.type, TileType)
                     rows, columns = value.type.shape
-                    self.give(value, accumulator_layout(rows, columns), op)
+                    self.facts.append(Demand(value, accumulator_layout(rows, columns), op))
             case ops.Mmaf():
                 self.product(op)
-            case ops.Reduce() | ops.Reshape() | ops.Permute() | ops.Extract() | ops.Broadcast():
-                source = op.operands[0]
-                known = self.layouts.get(source)
-                if known is not None:
-                    forward = self.forward(op, known)
-                    if forward is not None:
-                        for result in op.results:
-                            self.give(result, forward, op)
+            case ops.Reduce():
+                self.reduce(op)
+            case ops.Reshape() | ops.Permute() | ops.Extract():
+                self.rename(op)
+            case ops.Broadcast():
+                if is_spread(op.source) and is_spread(op.result) and not self.is_free(op.result):
+                    assert isinstance(op.source.type, TileType)
+                    self.read(op, 0, op.result, collapse(op.source.type.shape))
             case ops.For() | ops.Loop():
-                self.enter(op)
+                self.loop(op)
+            case ops.If():
+                ends = [r.block.ops[-1] for r in op.regions]
+                for end in ends:
+                    if end.name == "yield":
+                        for i, result in enumerate(op.results):
+                            self.read(end, i, result)
+            case ops.IfRows():
+                last = op.then.block.ops[-1]
+                for i, result in enumerate(op.results):
+                    self.read(last, i, result)
+                    self.read(op, 1 + i, result)
+            case ops.StoreViewTko() | ops.LoadViewTko() | ops.StoreBuffer() | ops.LoadBuffer():
+                self.access(op)
             case _ if op.definition.poison in ELEMENTWISE and not op.regions:
                 self.elementwise(op)
             case _:
-                pass
+                for index, value in enumerate(op.operands):
+                    if is_spread(value) and self.is_free(value):
+                        self.port(op, index)
 
-    def forward(self, op: Op, layout: Layout) -> Layout | None:
-        """The layout of a result, given that of the operand; None where it is still open."""
-        result = op.results[0].type
-        assert isinstance(result, TileType)
-        try:
-            match op:
-                case ops.Reduce():
-                    return dropped(layout, op.axis)
-                case ops.Reshape():
-                    return reshaped(layout, result.shape)
-                case ops.Permute():
-                    return layout.permute(op.permutation)
-                case ops.Extract():
-                    return _part(layout, op, result.shape)
-                case _:
-                    return None
-        except LayoutError as error:
-            raise fail(
-                "lower.layout",
-                f"`{op.name}` of a tile held as {text_of(layout)} is not possible: {error}",
-                op.span,
-            ) from error
+    # Values
+
+    def value(self, value: Value) -> None:
+        """A value needs a layout, unless any suits it."""
+        if is_spread(value) and not self.is_free(value):
+            assert isinstance(value.type, TileType)
+            self.shapes[value] = value.type.shape
+            if value.type.layout:
+                self.facts.append(Demand(value, layout_of(value.type.layout), value.owner))
+
+    def is_free(self, value: Value) -> bool:
+        """True if any layout suits: the value is computed from constants and scalars alone."""
+        found = self.free.get(value)
+        if found is None:
+            found = self.free[value] = self._is_free(value)
+        return found
+
+    def _is_free(self, value: Value) -> bool:
+        if not is_spread(value):
+            return True
+        owner = value.owner
+        assert isinstance(value.type, TileType)
+        if not isinstance(owner, Op) or owner.regions or value.type.layout:
+            return False
+        known = owner.definition.poison in ELEMENTWISE or isinstance(
+            owner, (ops.Constant, ops.Iota, ops.Broadcast, ops.Reshape)
+        )
+        return known and owner.definition.is_pure and all(self.is_free(v) for v in owner.operands)
+
+    def port(self, op: Op, index: int) -> Port:
+        """A value of its own for what an operand is read as."""
+        port = op, index
+        kind = op.operands[index].type
+        assert isinstance(kind, TileType)
+        self.shapes[port] = kind.shape
+        self.read(op, index, port)
+        return port
+
+    def source(self, op: Op, index: int) -> Key:
+        """The operand itself, or a port where any layout suits it."""
+        value = op.operands[index]
+        return self.port(op, index) if self.is_free(value) else value
+
+    def read(self, op: Op, index: int, by: Key, change: Change = KEEP) -> None:
+        """Operand `index` is read as `change` of the layout of `by`; it may be converted."""
+        value = op.operands[index]
+        if not is_spread(value):
+            return
+        self.reads.append(_Read(op, index, by, change))
+        if not self.is_free(value):
+            price = conversion_price(_bits(value), self.weight)
+            self.facts.append(Use(value, by, change, price, op))
+
+    def same(self, source: Key, result: Value, change: Change, op: Op) -> None:
+        if is_spread(result):
+            self.facts.append(Same(source, result, change, op))
+
+    # Operations
 
     def elementwise(self, op: Op) -> None:
-        values = [v for v in (*op.operands, *op.results) if is_spread(v)]
-        known = _cheapest(op, [(v, self.layouts[v]) for v in values if v in self.layouts])
-        if known is not None:
-            self.demand_operands(op, [known] * len(op.operands))
-            for result in op.results:
-                if is_spread(result):
-                    self.give(result, known, op)
+        results = [r for r in op.results if is_spread(r) and not self.is_free(r)]
+        if not results:
+            return
+        for index in range(len(op.operands)):
+            self.read(op, index, results[0])
+        for other in results[1:]:
+            self.same(results[0], other, KEEP, op)
 
     def start(self, op: ops.MmaStart) -> None:
         lhs = op.operands[0]
         if isinstance(lhs.type, TileType):
             rows, depth = lhs.type.shape
-            self.demand_operand(op, 0, operand_layout(rows, depth, lhs.type.dtype.bits))
+            self.demand(op, 0, operand_layout(rows, depth, lhs.type.dtype.bits))
         if op.acc is not None and isinstance(op.acc.type, TileType):
             rows, columns = op.acc.type.shape
-            self.demand_operand(op, 2, accumulator_layout(rows, columns))
+            self.demand(op, 2, accumulator_layout(rows, columns))
 
-    def product(self, op: ops.Mmaf) -> None:
-        layouts = _mma_layouts(op, _warps_around(op, self.kernel))
-        for port, layout in enumerate(layouts):
-            self.demand_operand(op, port, layout)
-        self.give(op.result, layouts[2], op)
+    def demand(self, op: Op, argument: int, layout: Layout) -> None:
+        value = op.arguments[argument]
+        if isinstance(value, Value) and is_spread(value):
+            port = self.port(op, op.operands.index(value))
+            self.facts.append(Demand(port, layout, op))
 
-    def enter(self, op: ops.For | ops.Loop) -> None:
-        init = op.init
-        carried = op.body.block.arguments[len(op.body.block.arguments) - len(init) :]
-        for value, argument in zip(init, carried, strict=True):
-            if value in self.layouts and not _is_free(value):
-                self.give(argument, self.layouts[value], op)
+    def product(self, op: ops.Mmaf | ops.Mmai) -> None:
+        grids = warp_grids(op, warps_around(op, self.kernel))
+        self.facts.append(Offer(op.result, grids.accumulators, op))
+        self.read(op, 0, op.result, grids.lhs)
+        self.read(op, 1, op.result, grids.rhs)
+        self.read(op, 2, op.result)
 
-    def leave(self, op: Op) -> None:
-        """Let what a region ends with, and what the operation gives, agree."""
-        if isinstance(op, ops.For):
-            carried = op.body.block.arguments[1:]
-            for argument, result in zip(carried, op.results, strict=True):
-                if argument in self.layouts:
-                    self.give(result, self.layouts[argument], op)
-        if isinstance(op, ops.If):
-            self.meet_yields(op)
-        if isinstance(op, ops.IfRows):
-            last = op.then.block.ops[-1]
-            for i, result in enumerate(op.results):
-                known = [self.layouts.get(v) for v in (last.operands[i], op.otherwise[i])]
-                layout = next((k for k in known if k is not None), None)
-                if layout is not None:
-                    self.demand_in(last, i, layout)
-                    self.demand_in(op, 1 + i, layout)
-                    self.give(result, layout, op)
-
-    def meet_yields(self, op: ops.If) -> None:
-        """Let what both branches yield agree with the result."""
-        ends = [r.block.ops[-1] for r in op.regions if r.block.ops[-1].name == "yield"]
-        for i, result in enumerate(op.results):
-            known = [self.layouts[e.operands[i]] for e in ends if e.operands[i] in self.layouts]
-            if known:
-                for end in ends:
-                    self.demand_in(end, i, known[0])
-                self.give(result, known[0], op)
-
-    # Setting and demanding
-
-    def give(self, value: Value, layout: Layout, cause: Op) -> None:
-        """Record what `value` is held as, and tell a loop whose argument it is."""
-        if not is_spread(value):
+    def reduce(self, op: ops.Reduce) -> None:
+        if not is_spread(op.sources[0]):
             return
-        known = self.layouts.get(value)
-        if known is not None:
-            if not same(known, layout):
-                raise self.conflict(value, layout, cause)
+        source = self.source(op, 0)
+        for index in range(1, len(op.sources)):
+            self.read(op, index, source)
+        for result in op.results:
+            self.same(source, result, drop(op.axis), op)
+        self.facts.append(Prefer(source, (), _reduction_price(op.axis, self.weight), op))
+
+    def rename(self, op: ops.Reshape | ops.Permute | ops.Extract) -> None:
+        source, result = op.operands[0], op.results[0]
+        if not is_spread(result) or self.is_free(result) or not is_spread(source):
             return
-        self.layouts[value] = layout
-        self.causes[value] = cause
-        owner = value.owner
-        if isinstance(owner, Block):
-            self.give_argument(value, owner, layout, cause)
+        assert isinstance(source.type, TileType) and isinstance(result.type, TileType)
+        match op:
+            case ops.Reshape():
+                change = reshape(source.type.shape, result.type.shape)
+            case ops.Permute():
+                change = permute(tuple(op.permutation))
+            case ops.Extract():
+                change = _part(op, result.type.shape)
+        key = self.source(op, 0)
+        self.same(key, result, change, op)
+        if isinstance(op, ops.Extract):
+            whole = _around(self.even(result), source.type.shape)
+            self.facts.append(Prefer(key, (self.even(key), whole), None, op))
 
-    def give_argument(self, value: Value, block: Block, layout: Layout, cause: Op) -> None:
-        loop = block.parent.parent if block.parent is not None else None
-        if not isinstance(loop, (ops.For, ops.Loop)):
+    def loop(self, op: ops.For | ops.Loop) -> None:
+        block = op.body.block
+        first = len(block.arguments) - len(op.init)
+        carried = block.arguments[first:]
+        at = len(op.operands) - len(op.init)
+        for index, argument in enumerate(carried):
+            self.value(argument)
+            if isinstance(op, ops.For):
+                self.same(argument, op.results[index], KEEP, op)
+            self.read(op, at + index, argument)
+        outer, self.weight = self.weight, LOOP_WEIGHT * self.weight
+        for end in block.walk():
+            if isinstance(end, ops.Continue) and _loop_of(end) is op:
+                for index, argument in enumerate(carried):
+                    self.read(end, index, argument)
+            if isinstance(end, ops.Break) and _loop_of(end) is op:
+                for index, result in enumerate(op.results):
+                    self.read(end, index, result)
+        self.weight = outer
+
+    def access(self, op: Op) -> None:
+        """What an access to memory costs; global memory likes wide vectors."""
+        index = next((i for i, v in enumerate(op.operands) if is_spread(v)), None)
+        value = next((r for r in op.results if is_spread(r)), None)
+        if index is not None and isinstance(op, (ops.StoreViewTko, ops.StoreBuffer)):
+            value, key = op.operands[index], self.port(op, index)
+        elif value is not None:
+            key: Key = value
+        else:
             return
-        index = value.index - (1 if isinstance(loop, ops.For) else 0)
-        self.demand_in(loop, index + (3 if isinstance(loop, ops.For) else 0), layout)
-        if isinstance(loop, ops.For):
-            self.give(loop.results[index], layout, cause)
-        for op in block.walk():
-            if isinstance(op, ops.Continue) and _loop_of(op) is loop:
-                self.demand_in(op, index, layout)
+        kind = value.type
+        assert isinstance(kind, TileType)
+        if isinstance(op, (ops.LoadBuffer, ops.StoreBuffer)):
+            buffer = next(v.type for v in op.operands if isinstance(v.type, BufferType))
+            price = _shared_price(kind, buffer, self.weight)
+            self.facts.append(Prefer(key, (), price, op, inherent=True))
+            return
+        view = next(v.type for v in op.operands if isinstance(v.type, PartitionViewType))
+        strides = tuple(-1 if s is None else s for s in view.tensor.strides)
+        if kind.dtype.bits < 8 or len(strides) != len(kind.shape):
+            return
+        price = _global_price(kind.dtype.bits, strides, self.weight)
+        # A way through shared memory has two barriers, and passes of 128 bytes.
+        passes = -(-kind.size * kind.dtype.bits // 1024)
+        enough = 2 * (BARRIER_COST + passes) * self.weight
+        fact = Prefer(key, (self.even(key),), price, op, enough, inherent=True)
+        self.facts.append(fact)
 
-    def demand_operands(self, op: Op, layouts: list[Layout]) -> None:
-        for i, layout in enumerate(layouts):
-            self.demand_in(op, i, layout)
+    def even(self, key: Key) -> Layout:
+        """Spread over all threads of the role, 16 bytes in each."""
+        value = key if isinstance(key, Value) else None
+        if isinstance(key, tuple):
+            op, index = cast("Port", key)
+            value, at = op.operands[index], op
+        else:
+            assert isinstance(value, Value)
+            owner = value.owner
+            block_op = owner.parent.parent if isinstance(owner, Block) and owner.parent else owner
+            at = block_op if isinstance(block_op, Op) else self.kernel.body.block.ops[0]
+        kind = value.type
+        assert isinstance(kind, TileType)
+        each = max(1, 128 // max(8, kind.dtype.bits)) if isinstance(kind.element, DType) else 2
+        return blocked(kind.shape, each, warps_around(at, self.kernel))
 
-    def demand_operand(self, op: Op, port: int, layout: Layout) -> None:
-        argument = op.arguments[port]
-        if isinstance(argument, Value) and is_spread(argument):
-            self.demand_in(op, op.operands.index(argument), layout)
 
-    def demand_in(self, op: Op, index: int, layout: Layout) -> None:
-        """Demand a layout of one operand of `op`; it may be replaced by a copy."""
+def _bits(value: Value) -> int:
+    kind = value.type
+    assert isinstance(kind, TileType)
+    return kind.dtype.bits if isinstance(kind.element, DType) else 64
+
+
+# How layouts follow from each other
+
+
+@cache
+def collapse(shape: tuple[int, ...]) -> Change:
+    """What a tile of `shape` needs so that repeating it along axes of 1 gives a layout."""
+    return Change("collapse", lambda layout: collapsed(layout, shape))
+
+
+def _part(op: ops.Extract, shape: tuple[int, ...]) -> Change:
+    starts: list[int] = []
+    for index, extent in zip(op.indices, shape, strict=True):
+        number = constant_int(index)
+        assert number is not None
+        starts.append(number * extent)
+    return _part_at(tuple(starts), shape)
+
+
+@cache
+def _part_at(starts: tuple[int, ...], shape: tuple[int, ...]) -> Change:
+    @lru_cache(maxsize=64)
+    def apply(layout: Layout) -> Layout:
+        for axis, (start, extent) in enumerate(zip(starts, shape, strict=True)):
+            if extent != layout.shape[axis]:
+                layout, _ = layout.slice(axis, start, extent)
+        return layout
+
+    return Change("extract", apply)
+
+
+@lru_cache(maxsize=256)
+def _around(part: Layout, shape: tuple[int, ...]) -> Layout:
+    """A tile whose parts all lie like one of them, one behind another in the registers."""
+    for axis, (extent, whole) in enumerate(zip(part.shape, shape, strict=True)):
+        if whole != extent:
+            part = part.repeat("register", axis, whole // extent)
+    return part
+
+
+# Prices, in passes through shared memory: about a cycle each
+
+
+@cache
+def conversion_price(bits: int, weight: int) -> Price:
+    """What a change of layout costs, for elements of so many bits."""
+
+    def price(held: Layout, wanted: Layout) -> int | None:
+        found = _conversion(held, wanted, bits)
+        return None if found is None else weight * found
+
+    return price
+
+
+@lru_cache(maxsize=512)
+def _conversion(held: Layout, wanted: Layout, bits: int) -> int | None:
+    try:
+        found = conversion_cost(held, wanted, max(8, bits))
+    except LayoutError:
+        return None
+    distance = found.conversion.distance
+    if distance == "cta" or (bits < 8 and distance == "warp"):
+        return None
+    # A change costs instructions even where nothing moves far: of equal ways the straight one wins.
+    return found.total + (BARRIER_COST if found.staging is not None else 0) + 1
+
+
+@cache
+def _reduction_price(axis: int, weight: int) -> Callable[[Layout], int]:
+    """Warps that meet pass twice through a barrier."""
+
+    def price(layout: Layout) -> int:
+        crosses = any(d.step[axis] for d in layout.digits("warp"))
+        return 2 * weight * BARRIER_COST if crosses else 0
+
+    return price
+
+
+@cache
+def _shared_price(kind: TileType, buffer: BufferType, weight: int) -> Callable[[Layout], int]:
+    return lambda layout: weight * passes_of(layout, kind.dtype.bits, buffer)
+
+
+@cache
+def _global_price(bits: int, strides: tuple[int, ...], weight: int) -> Callable[[Layout], int]:
+    return lambda layout: weight * _global_passes(layout, bits, strides)
+
+
+@lru_cache(maxsize=256)
+def _global_passes(layout: Layout, bits: int, strides: tuple[int, ...]) -> int:
+    """Instructions, and groups of four sectors: 128 bytes go through in a cycle."""
+    size = bits // 8
+    access = global_access(layout, bits, [ROW_BYTES if s < 0 else s * size for s in strides])
+    sectors = count_sectors(access)
+    return sectors.instructions + -(-sectors.sectors // 4)
+
+
+# Solving
+
+
+def _solved(wishes: _Wishes) -> Solution:
+    """Raises: ReftileError: nothing fits; the diagnosis names both places."""
+    try:
+        found = solve(wishes.shapes, wishes.facts, wishes.even)
+    except UndecidedError as error:
+        names = ", ".join(f"%{_value_of(key).name}" for key in error.values)
+        value = error.values[0]
+        op = cast("Port", value)[0] if isinstance(value, tuple) else _value_of(value).owner
+        span = op.span if isinstance(op, Op) else wishes.kernel.span
+        raise fail(
+            "lower.no_layout",
+            f"nothing says which threads hold {names}: {error.why}",
+            span,
+            "products do, through elementwise operations, reductions and reshapes",
+        ) from error
+    except UnfitError as error:
+        op = error.fact.where
+        assert isinstance(op, Op)
+        raise fail(
+            "lower.layout",
+            f"`{op.name}` of a tile held as {text_of(error.layout)} is not possible: {error}",
+            op.span,
+        ) from error
+    if isinstance(found, Conflict):
+        raise _explained(found)
+    return found
+
+
+def _value_of(key: Key) -> Value:
+    if isinstance(key, tuple):
+        op, index = cast("Port", key)
+        return op.operands[index]
+    assert isinstance(key, Value)
+    return key
+
+
+def _explained(conflict: Conflict) -> ReftileError:
+    have, want = conflict.layouts
+    first, second, at = (f.where for f in (conflict.first, conflict.second, conflict.at))
+    assert isinstance(at, Op)
+    value = _value_of(conflict.value)
+    try:
+        distance = convert(have, want).distance
+    except LayoutError:
+        distance = "cta"
+    notes: list[tuple[str, object]] = []
+    if isinstance(first, Op):
+        notes.append((f"`{first.name}` makes it so", first.span))
+    if isinstance(second, Op) and second is not at:
+        notes.append((f"`{second.name}` asks for the other", second.span))
+    notes.append((f"its elements would move between: {distance}s", None))
+    return ReftileError(
+        Diagnosis(
+            "lower.layout_conflict",
+            f"%{value.name} is held as {text_of(have)}, and `{at.name}` needs {text_of(want)}",
+            at.span,
+            "pass it through shared memory, or choose operations that agree",
+            tuple(notes),  # type: ignore[arg-type]
+        )
+    )
+
+
+# Writing
+
+
+class _Writer:
+    """Writes a solution into the types, with copies and changes where values are read otherwise."""
+
+    def __init__(self, kernel: Kernel, wishes: _Wishes, solution: Solution) -> None:
+        self.kernel = kernel
+        self.wishes = wishes
+        self.solution = solution
+        self.layouts: dict[Value, Layout] = {
+            v: layout for v, layout in solution.layouts.items() if isinstance(v, Value)
+        }
+        self.changed: dict[tuple[Value, str], Value] = {}
+
+    def write(self) -> None:
+        for read in self.wishes.reads:
+            layout = read.change.apply(self.solution.layouts[read.by])
+            self.place(read.op, read.index, layout)
+        for op in list(self.kernel.walk()):
+            for value in (*op.results, *(a for r in op.regions for a in r.block.arguments)):
+                if is_spread(value) and value not in self.layouts and not _is_inside_reduce(op):
+                    self.give(value, self.wishes.even(value))
+        for op in self.kernel.walk():
+            for value in (*op.results, *(a for r in op.regions for a in r.block.arguments)):
+                layout = self.layouts.get(value)
+                if layout is not None and isinstance(value.type, TileType):
+                    value.type = replace(value.type, layout=text_of(layout))
+                elif isinstance(value.type, PendingType):
+                    rows, columns = value.type.tile.shape
+                    text = text_of(accumulator_layout(rows, columns))
+                    value.type = PendingType(replace(value.type.tile, layout=text))
+
+    def place(self, op: Op, index: int, layout: Layout) -> None:
+        """Let one operand of `op` be held as `layout`."""
         value = op.operands[index]
-        if not is_spread(value):
-            return
-        held = self.demand(value, layout, op)
+        held = self.held(value, layout, op)
         if held is not value:
             _replace_operand(op, index, held)
 
-    def demand(self, value: Value, layout: Layout, cause: Op) -> Value:
-        """Return a value that is held as `layout`: this one, or a copy of it."""
+    def held(self, value: Value, layout: Layout, cause: Op) -> Value:
+        """A value that is held as `layout`: this one, a copy of it, or one that is changed."""
         known = self.layouts.get(value)
         if known is None:
-            self.give(value, layout, cause)
-            if isinstance(value.owner, Op):
-                self.backward(value.owner, value, layout)
+            self.give(value, layout)
             return value
-        if same(known, layout):
+        if known is layout or same(known, layout):
             return value
         owner = value.owner
-        if not isinstance(owner, Op) or not _is_free(value):
+        if not self.wishes.is_free(value):
             return self.change(value, layout, cause)
+        assert isinstance(owner, Op) and owner.parent is not None
         mapping: dict[Value, Value] = {}
         copy = clone_op(owner, mapping)
-        assert owner.parent is not None
         owner.parent.ops.insert(owner.parent.ops.index(owner) + 1, copy)
         copy.parent = owner.parent
-        return self.demand(mapping[value], layout, cause)
+        self.give(mapping[value], layout)
+        return mapping[value]
+
+    def give(self, value: Value, layout: Layout) -> None:
+        """Hold a value that any layout suits, and what it is computed from."""
+        self.layouts[value] = layout
+        op = value.owner
+        match op:
+            case ops.Broadcast() if is_spread(op.source):
+                assert isinstance(op.source.type, TileType)
+                self.place(op, 0, collapsed(layout, op.source.type.shape))
+            case ops.Reshape() if is_spread(op.source):
+                assert isinstance(op.source.type, TileType)
+                self.place(op, 0, reshaped(layout, op.source.type.shape))
+            case Op() if op.definition.poison in ELEMENTWISE and not op.regions:
+                for result in op.results:
+                    self.layouts.setdefault(result, layout)
+                for index, operand in enumerate(op.operands):
+                    if is_spread(operand):
+                        self.place(op, index, layout)
+            case _:
+                return
 
     def change(self, value: Value, layout: Layout, cause: Op) -> Value:
-        """A copy of a computed value in another layout, made right behind the value."""
+        """A computed value in another layout, made right behind the value."""
         text = text_of(layout)
         if (value, text) in self.changed:
             return self.changed[value, text]
-        try:
-            distance = convert(self.layouts[value], layout).distance
-        except LayoutError:
-            distance = "cta"
-        if distance == "cta":
-            raise self.conflict(value, layout, cause)
         new = ops.ChangeLayout((value,), (value.type,), {}, (), cause.span, (value.name,))
         owner = value.owner
         block = owner if isinstance(owner, Block) else owner.parent if owner else None
@@ -301,125 +635,8 @@ class _Solver:
         block.ops.insert(at, new)
         new.parent = block
         self.changed[value, text] = new.result
-        self.give(new.result, layout, cause)
+        self.layouts[new.result] = layout
         return new.result
-
-    def backward(self, op: Op, value: Value, layout: Layout) -> None:
-        """Tell the operands of `op` that a result of it is held as `layout`."""
-        match op:
-            case ops.Constant() | ops.Iota():
-                return
-            case ops.Broadcast():
-                source = op.source
-                if is_spread(source):
-                    assert isinstance(source.type, TileType)
-                    self.demand_in(op, 0, collapsed(layout, source.type.shape))
-            case ops.Reshape():
-                if is_spread(op.source):
-                    assert isinstance(op.source.type, TileType)
-                    self.demand_in(op, 0, reshaped(layout, op.source.type.shape))
-            case ops.IfRows():
-                index = op.results.index(value)
-                self.demand_in(op, 1 + index, layout)
-                self.demand_in(op.then.block.ops[-1], index, layout)
-            case _ if op.definition.poison in ELEMENTWISE and not op.regions:
-                for result in op.results:
-                    self.give(result, layout, op)
-                self.demand_operands(op, [layout] * len(op.operands))
-            case _:
-                return
-
-    def conflict(self, value: Value, layout: Layout, cause: Op) -> ReftileError:
-        first = self.causes[value]
-        have, want = text_of(self.layouts[value]), text_of(layout)
-        try:
-            distance = convert(self.layouts[value], layout).distance
-        except LayoutError:
-            distance = "cta"
-        return ReftileError(
-            Diagnosis(
-                "lower.layout_conflict",
-                f"%{value.name} is held as {have}, and `{cause.name}` needs {want}",
-                cause.span,
-                "pass it through shared memory, or choose operations that agree",
-                (
-                    (f"`{first.name}` makes it so", first.span),
-                    (f"its elements would move between: {distance}s", None),
-                ),
-            )
-        )
-
-    # The end
-
-    def choose(self, kernel: Kernel) -> None:
-        """Spread what nothing prescribes over all threads of its role, 16 bytes in each."""
-        while (value := self.undecided(kernel)) is not None:
-            kind, owner = value.type, value.owner
-            assert isinstance(kind, TileType)
-            block_op = owner.parent.parent if isinstance(owner, Block) and owner.parent else owner
-            at = block_op if isinstance(block_op, Op) else kernel.body.block.ops[0]
-            each = max(1, 128 // max(8, kind.dtype.bits)) if isinstance(kind.element, DType) else 2
-            layout = blocked(kind.shape, each, _warps_around(at, kernel))
-            self.give(value, layout, at)
-            self.block(kernel.body.block)
-
-    def undecided(self, kernel: Kernel) -> Value | None:
-        """The first value in the text that no layout was given to."""
-        for op in kernel.walk():
-            if isinstance(op, ops.Reduce) or _is_inside_reduce(op):
-                values: tuple[Value, ...] = op.results if isinstance(op, ops.Reduce) else ()
-            else:
-                values = (*op.results, *(a for r in op.regions for a in r.block.arguments))
-            for value in values:
-                if is_spread(value) and value not in self.layouts:
-                    return value
-        return None
-
-    def finish(self, kernel: Kernel) -> None:
-        for op in list(kernel.walk()):
-            for value in (*op.results, *(a for r in op.regions for a in r.block.arguments)):
-                layout = self.layouts.get(value)
-                if layout is None and is_spread(value):
-                    raise fail(
-                        "lower.no_layout",
-                        f"nothing says which threads hold %{value.name}: {value.type}",
-                        op.span,
-                        "products do, through elementwise operations, reductions and reshapes",
-                    )
-                if layout is not None and isinstance(value.type, TileType):
-                    value.type = replace(value.type, layout=text_of(layout))
-                elif isinstance(value.type, PendingType):
-                    rows, columns = value.type.tile.shape
-                    text = text_of(accumulator_layout(rows, columns))
-                    value.type = PendingType(replace(value.type.tile, layout=text))
-
-
-def _cheapest(op: Op, held: list[tuple[Value, Layout]]) -> Layout | None:
-    """The layout of an operand or result to which all others change at the least cost."""
-    if not held:
-        return None
-    different: list[Layout] = []
-    for _, layout in held:
-        if not any(same(layout, other) for other in different):
-            different.append(layout)
-    if len(different) == 1:
-        return different[0]
-
-    def price(layout: Layout) -> int:
-        total = 0
-        for value, other in held:
-            kind = value.type
-            assert isinstance(kind, TileType)
-            if same(layout, other) or _is_free(value):
-                continue
-            bits = kind.dtype.bits if isinstance(kind.element, DType) else 64
-            try:
-                total += conversion_cost(other, layout, max(8, bits)).total
-            except LayoutError:
-                total += 1 << 30
-        return total
-
-    return min(different, key=price)
 
 
 def _is_inside_reduce(op: Op) -> bool:
@@ -444,16 +661,6 @@ def _replace_operand(op: Op, index: int, value: Value) -> None:
     op.arguments = tuple(arguments)
 
 
-def _is_free(value: Value) -> bool:
-    """True if any layout suits: the value is computed from constants and scalars alone."""
-    owner = value.owner
-    if not is_spread(value):
-        return True
-    if not isinstance(owner, Op) or not owner.definition.is_pure or owner.regions:
-        return False
-    return all(_is_free(v) for v in owner.operands)
-
-
 def _loop_of(op: Op) -> Op | None:
     block = op.parent
     while block is not None and block.parent is not None:
@@ -464,19 +671,8 @@ def _loop_of(op: Op) -> Op | None:
     return None
 
 
-def _part(layout: Layout, op: ops.Extract, shape: tuple[int, ...]) -> Layout:
-    for axis, (index, extent) in enumerate(zip(op.indices, shape, strict=True)):
-        number = constant_int(index)
-        assert number is not None
-        if extent != layout.shape[axis]:
-            layout, _ = layout.slice(axis, number * extent, extent)
-    return layout
-
-
-# Products of warps
-
-
-def _warps_around(op: Op, kernel: Kernel) -> int:
+def warps_around(op: Op, kernel: Kernel) -> int:
+    """The warps of the role that an operation stands in, or of the block."""
     block = op.parent
     while block is not None and block.parent is not None:
         owner = block.parent.parent
@@ -486,48 +682,3 @@ def _warps_around(op: Op, kernel: Kernel) -> int:
     warps = kernel.attributes.get("warps")
     assert isinstance(warps, int)
     return warps
-
-
-def _mma_layouts(op: ops.Mmaf, warps: int) -> tuple[Layout, Layout, Layout]:
-    """Fragments of lhs, rhs and accumulator: warps in a grid as square as the tile."""
-    lhs, rhs, acc = (v.type for v in (op.lhs, op.rhs, op.acc))
-    assert isinstance(lhs, TileType) and isinstance(rhs, TileType) and isinstance(acc, TileType)
-    bits = lhs.dtype.bits
-    if len(acc.shape) != 2 or bits != 16 or acc.dtype.name not in ("f32", "f16"):
-        raise fail("lower.mma", f"{lhs} by {rhs} is not lowered yet", op.span)
-    (m, n), k = acc.shape, lhs.shape[1]
-    across = 1
-    while (
-        across * across < warps
-        and n // (2 * across) >= 8
-        and m * across * across * 4 <= n * warps * warps * 4
-    ):
-        across *= 2
-    down = warps // across
-    if m % (16 * down) or n % (8 * across) or k % 16:
-        raise fail("lower.mma", f"{warps} warps cannot share a product of {m}x{n}x{k}", op.span)
-    return _warp_grid(m, n, k, down, across)
-
-
-@cache
-def _warp_grid(m: int, n: int, k: int, down: int, across: int) -> tuple[Layout, Layout, Layout]:
-    """Each warp has a rectangle of the result; warps go along n first."""
-    rows, columns = m // down, n // across
-    acc = read(f"mma.m16n8.d<{rows}x{columns}>")
-    lhs = read(f"mma.m16n8k16.b16.a<{rows}x{k}>")
-    rhs = read(f"mma.m16n8k16.b16.b<{k}x{columns}>")
-
-    def spread(
-        layout: Layout, shape: tuple[int, int], steps: list[tuple[int, tuple[int, int]]]
-    ) -> Layout:
-        places: dict[str, list[Digit | tuple[int, tuple[int, ...]]]] = {
-            p: list(layout.digits(p)) for p in layout.places
-        }
-        places["warp"] = list(steps)
-        return Layout.of(shape, places)
-
-    return (
-        spread(lhs, (m, k), [(across, (0, 0)), (down, (rows, 0))]),
-        spread(rhs, (k, n), [(across, (0, columns)), (down, (0, 0))]),
-        spread(acc, (m, n), [(across, (0, columns)), (down, (rows, 0))]),
-    )

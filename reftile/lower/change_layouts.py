@@ -26,6 +26,7 @@ from reftile.lower.fragments import layout_of
 from reftile.lower.lower_products import buffer_layout
 from reftile.lower.lower_transfers import load_fragment, spread_of, store_fragment
 from reftile.lower.place_buffers import Offsets, shared_address
+from reftile.lower.ptx.exchange import is_possible
 
 
 @cache
@@ -69,13 +70,16 @@ def _names(kind: TileType) -> list[str]:
 
 @cache
 def goes_through_memory(source: TileType, target: TileType) -> bool:
-    """True if a change crosses warps, or takes more shuffles than a way through memory."""
-    conversion = convert(layout_of(source.layout), layout_of(target.layout))
-    if conversion.distance in ("none", "register"):
+    """True if a change crosses warps, differs from warp to warp, or takes too many shuffles."""
+    held, wanted = layout_of(source.layout), layout_of(target.layout)
+    conversion = convert(held, wanted)
+    if conversion.distance == "none":
+        return False
+    if conversion.distance in ("warp", "cta") or not is_possible(held, wanted):
+        return True
+    if conversion.distance == "register":
         return False
     found = staging(source, target)
-    if conversion.distance != "lane":
-        return True
     if found is None or source.dtype.bits < 8:
         return False
     warps = layout_of(target.layout).extent("warp")

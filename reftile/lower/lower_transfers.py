@@ -13,8 +13,11 @@ from reftile.ir import ops
 from reftile.ir.buffer_layout import bit_offset
 from reftile.ir.core import Op, Value
 from reftile.ir.types import BufferType, TileType
+from reftile.layout.cost import bank_conflicts
+from reftile.layout.linear import Layout, LayoutError
 from reftile.lower.context import I32, Context, Number
 from reftile.lower.fragments import is_first_copy, layout_of
+from reftile.lower.lower_products import buffer_layout
 
 Table = NDArray[np.int64]
 
@@ -40,10 +43,13 @@ class Spread:
         return mask
 
 
-@cache
 def spread_of(layout: str, buffer: BufferType) -> Spread | None:
     """Find how a fragment lies in a buffer; None if it is not linear in lanes and warps."""
-    held = layout_of(layout)
+    return _spread(layout_of(layout), buffer)
+
+
+@cache
+def _spread(held: Layout, buffer: BufferType) -> Spread | None:
     offsets = _byte_offsets(buffer)
     extents = [held.extent(p) for p in ("register", "lane", "warp")]
     flat = np.zeros((1,), np.int64)
@@ -87,6 +93,28 @@ def _apply(steps: tuple[int, ...], extent: int) -> Table:
     for i, step in enumerate(steps):
         total ^= np.where(numbers >> i & 1, step, 0)
     return total
+
+
+@cache
+def passes_of(held: Layout, bits: int, buffer: BufferType) -> int:
+    """How many passes through shared memory all warps take to load or store a fragment.
+
+    Matrices of 8x8 meet no bank twice in the buffers that hold them. `UNFIT` if the fragment does
+    not fit the buffer.
+    """
+    spread = _spread(held, buffer)
+    if spread is None or bits < 8:
+        return UNFIT
+    if bits == 16 and (_are_matrices(spread) or _are_turned_matrices(spread)):
+        return len(spread.registers) * held.extent("warp") // 2
+    try:
+        return bank_conflicts(buffer_layout(buffer), held, bits).wavefronts
+    except LayoutError:
+        return UNFIT
+
+
+UNFIT = 1 << 24
+"""Passes of what cannot be done: more than any fragment takes."""
 
 
 # Stores

@@ -67,7 +67,8 @@ def split_reductions(kernel: Kernel, target: str) -> Kernel:
     """Split the reductions whose axis is spread over warps."""
     mapping: dict[Value, Value] = {}
     for op in list(kernel.walk()):
-        op.replace_operands(mapping)
+        if mapping:
+            op.replace_operands(mapping)
         if isinstance(op, ops.Reduce) and _crosses_warps(op):
             mapping.update(zip(op.results, _split(op), strict=True))
     return kernel

@@ -39,7 +39,6 @@ REFUSED_BY_PTX = {
         "offset philox pow ptr_to_int ptr_to_ptr remf sin sinh tan tanh trunci".split(),
         NO_ROW,
     ),
-    "extract": "the slice removes a middle digit of warp",
     "if_rows": "several groups in one warp",
     "mmaf": "8 warps cannot share a product of 4x6x8",
 }

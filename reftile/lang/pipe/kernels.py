@@ -10,6 +10,7 @@ from reftile.ir.attributes import Attribute
 from reftile.ir.build import make_kernel
 from reftile.ir.core import Kernel, Value
 from reftile.ir.diagnostics import Diagnosis, ReftileError, fail
+from reftile.ir.targets import TARGETS
 from reftile.ir.verify import verify
 from reftile.lang.annotations import Parameter
 from reftile.lang.backends import Specialised, run
@@ -34,8 +35,6 @@ from reftile.lang.simplify import simplify
 from reftile.lang.source import function_source
 from reftile.lang.trace import Options, Trace
 from reftile.lang.values import Array, Index, Tile
-
-TARGETS = ("sm_80", "sm_90a", "gfx942")
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,16 @@ def source_places(held: Layout, target: Layout) -> tuple[Table, Table] | None:
     return first
 
 
+@lru_cache(maxsize=256)
+def is_possible(held: Layout, target: Layout) -> bool:
+    """True if every warp makes the change alike, within itself, in rounds."""
+    plan = source_places(held, target)
+    if plan is None:
+        return False
+    own = np.broadcast_to(np.arange(LANES), plan[1].shape)
+    return np.array_equal(plan[1], own) or rounds(_Plan(plan)) is not None
+
+
 def _in_warp(held: Layout, target: Layout, warp: int) -> tuple[Table, Table] | None:
     have, want = (_table(layout, warp) for layout in (held, target))
     places: dict[int, list[tuple[int, int]]] = {}
