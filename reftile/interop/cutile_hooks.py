@@ -5,6 +5,8 @@ What cuTile has no public interface for, at the versions that were looked at:
 - the driver is found through the module `cuda.tile._load_libcuda`, imported at the first use;
 - a kernel is compiled by its method `_compile`, which the launcher calls with a signature and which
   returns what the driver loads, the symbol, and two things that only GPUs need;
+- the compiler for GPUs and the Tile IR that it takes are looked up by two functions of
+  `cuda.tile._compile`, which cuTile's own tests ask too;
 - a kernel's Python function is its attribute `_pyfunc`, and its options `_compiler_options`;
 - tensors of torch are taken through `torch._C._to_dlpack`, called with the tensor alone.
 
@@ -22,7 +24,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from reftile.interop.cutile_dlpack import claim_cuda
@@ -181,6 +183,33 @@ def host_driver(driver: HostDriver, keep: Keep, lend: Lend) -> Generator[None]:
             yield
     finally:
         dispatcher._compile = compile_for_gpu
+
+
+@contextmanager
+def compiler_not_needed() -> Generator[None]:
+    """Answer who asks for NVIDIA's compiler where it is not installed: reftile does without it."""
+    module: Any = import_module("cuda.tile._compile")
+    find, newest = module._find_compiler_bin, module._get_max_supported_bytecode_version
+    try:
+        find()
+    except FileNotFoundError as error:
+        missing = error
+    else:
+        yield
+        return
+
+    def refuse(*_args: object) -> None:
+        raise missing
+
+    major_minor, _ = PINNED[load_cutile().__version__]
+    version = getattr(module.BytecodeVersion, f"V_{major_minor.replace('.', '_')}")
+    module._find_compiler_bin = lambda: SimpleNamespace(path="not installed", run=refuse)
+    module._get_max_supported_bytecode_version = lambda *_args, **_named: version
+    try:
+        yield
+    finally:
+        module._find_compiler_bin = find
+        module._get_max_supported_bytecode_version = newest
 
 
 _lenders: list[Lend] = []

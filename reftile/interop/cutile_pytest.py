@@ -35,6 +35,7 @@ import pytest
 
 from reftile.interop.cutile import Host, on_host
 from reftile.interop.cutile_driver import HostDriver
+from reftile.interop.cutile_hooks import compiler_not_needed
 from reftile.interop.cutile_judge import Judge
 from reftile.interop.cutile_torch import cuda_on_cpu
 from reftile.ir.diagnostics import ReftileError, ReftileErrors
@@ -55,6 +56,7 @@ class Setting:
         self.host: Host = self.stack.enter_context(
             on_host(backend="interp", check=check, forgive=forgive, architecture=architecture)
         )
+        self.stack.enter_context(compiler_not_needed())
         driver: HostDriver = self.host.driver
         self.stack.enter_context(cuda_on_cpu(driver))
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -415,3 +416,20 @@ def test_the_plugin_forgives_what_it_is_asked_to(suite: Path) -> None:
     text = run_plugin(suite, "--reftile-unspecified")
     assert "1 passed" in text
     assert "forgiving unit_stride, unspecified" in text
+
+
+def test_the_compiler_for_gpus_need_not_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler: Any = import_module("cuda.tile._compile")
+
+    def missing() -> None:
+        raise FileNotFoundError("tileiras")
+
+    monkeypatch.setattr(compiler, "_find_compiler_bin", missing)
+    newest = compiler._get_max_supported_bytecode_version
+    with cutile_hooks.compiler_not_needed():
+        found = compiler._get_max_supported_bytecode_version("/tmp", allow_dev=False)
+        assert found.as_string() == cutile_hooks.PINNED[ct.__version__][0]
+        with pytest.raises(FileNotFoundError):
+            compiler._find_compiler_bin().run([], [])
+    assert compiler._find_compiler_bin is missing
+    assert compiler._get_max_supported_bytecode_version is newest
