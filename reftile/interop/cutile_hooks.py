@@ -201,10 +201,13 @@ def compiler_not_needed() -> Generator[None]:
     def refuse(*_args: object) -> None:
         raise missing
 
+    def answer(*_args: object, **_named: object) -> object:
+        return version
+
     major_minor, _ = PINNED[load_cutile().__version__]
     version = getattr(module.BytecodeVersion, f"V_{major_minor.replace('.', '_')}")
     module._find_compiler_bin = lambda: SimpleNamespace(path="not installed", run=refuse)
-    module._get_max_supported_bytecode_version = lambda *_args, **_named: version
+    module._get_max_supported_bytecode_version = answer
     try:
         yield
     finally:
