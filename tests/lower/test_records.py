@@ -35,8 +35,8 @@ ELSEWHERE = {
 NO_ROW = "on these types"
 REFUSED_BY_PTX = {
     **dict.fromkeys(
-        "absi atan2 cos cosh divi erf exp expm1 exti fpowi ftof ftoi int_to_ptr log log1p log2 "
-        "offset philox pow ptr_to_int ptr_to_ptr remf sin sinh tan tanh trunci".split(),
+        "absi atan2 cos cosh divi erf expm1 exti fpowi ftof ftoi int_to_ptr log1p "
+        "offset philox pow ptr_to_int ptr_to_ptr remf sin sinh tan trunci".split(),
         NO_ROW,
     ),
     "if_rows": "several groups in one warp",

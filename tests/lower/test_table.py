@@ -26,10 +26,14 @@ from reftile.lower.ptx import emit, table
 from reftile.lower.ptx.storage import Storage
 from reftile.lower.ptx.writer import Held, Writer
 from tests.interp.pure_cases import random_values
-from tests.ptx_machine.harness import compute
+from tests.ptx_machine.harness import compute, execute, kernel
 
 APPROXIMATE = {
     "exp2": 2.0**-21,
+    "exp": 2.0**-17,
+    "log": 2.0**-21,
+    "log2": 2.0**-21,
+    "tanh": 2.0**-11,
     "rcp": 2.0**-22,
     "rsqrt": 2.0**-21,
     "sqrt": 2.0**-21,
@@ -154,7 +158,8 @@ def compare(
 
 
 def is_approximate(row: table.Row, attributes: dict[str, object]) -> bool:
-    return row.op in ("exp2", "rsqrt") or attributes.get("rounding") in ("approx", "full")
+    functions = ("exp2", "rsqrt", "exp", "log", "log2", "tanh")
+    return row.op in functions or attributes.get("rounding") in ("approx", "full")
 
 
 def operand_values(op: Op, index: int, rng: np.random.Generator) -> np.ndarray:
@@ -230,3 +235,55 @@ def test_a_wrong_row_is_noticed() -> None:
         assert np.all(decode(run_text(op, [ones, ones], False), DTYPES["f32"]) == 0)
     finally:
         table.rows = original
+
+
+# Functions of many instructions, held to their class on many numbers
+
+UNITS = {"exp": 2, "log": 3, "log2": 3, "tanh": 5}
+"""What spec/accuracy.md allows for f32."""
+EXACT = {"exp": np.exp, "log": np.log, "log2": np.log2, "tanh": np.tanh}
+
+
+def numbers_for(name: str) -> np.ndarray:
+    """4096 numbers: all magnitudes, where the function is steep, and special ones."""
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 1 << 32, 1024, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    near_one = 1 + rng.normal(size=1024) * 2.0 ** rng.integers(-20, 0, 1024)
+    wide = rng.uniform(-110, 95, 1536) if name == "exp" else rng.normal(size=1536) * 3
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 1.1754944e-38, -1.0, 3.4e38, 88.72284]
+    special += [-87.33655, -103.97209, -104.0, 2 / 3, 4 / 3, 0.55]
+    parts = [bits, *(np.asarray(p, np.float32) for p in (near_one, wide, special))]
+    return np.resize(np.concatenate(parts), 4096)
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_function_keeps_to_its_class(name: str) -> None:
+    x = numbers_for(name)
+    op = make(name, {"T": "f32"}, {"rounding": "full"} if name in ("exp", "tanh") else {}, ())
+    writer = Writer(Storage())
+    writer.held[op.operands[0]] = Held(["f0"])
+    emit.emit_elementwise(writer, op)
+    (result,) = writer.get(op.results[0]).elements
+    body = "\n".join(
+        [
+            *writer.declarations(),
+            "mov.u32 r0, %tid.x; mov.u32 r1, %ctaid.x; mad.lo.u32 r0, r1, 256, r0;",
+            "ld.param.u64 d0, [p_x]; mad.wide.u32 d0, r0, 4, d0; ld.global.f32 f0, [d0];",
+            *writer.lines,
+            f"ld.param.u64 d1, [p_y]; mad.wide.u32 d1, r0, 4, d1; st.global.f32 [d1], {result};",
+        ]
+    )
+    y = np.zeros_like(x)
+    execute(kernel("u64 p_x, u64 p_y", body), 16, 256, args=[x, y])
+    with np.errstate(all="ignore"):
+        exact = EXACT[name](x.astype(np.float64))
+    assert np.array_equal(np.isnan(y), np.isnan(exact))
+    largest = float(np.finfo(np.float32).max)
+    endless = np.isinf(exact) | (np.abs(exact) > largest * (1 + 2.0**-25))
+    assert np.array_equal(y[endless], np.copysign(np.inf, exact[endless]))
+    normal = ~np.isnan(exact) & ~endless
+    unit = 2.0 ** np.maximum(np.floor(np.log2(np.maximum(np.abs(exact), 1e-300))), -126) * 2.0**-23
+    error = np.abs(y[normal].astype(float) - exact[normal]) / unit[normal]
+    assert error.max() <= UNITS[name], (error.max(), x[normal][error.argmax()])
+    zero = normal & (exact == 0)
+    assert np.array_equal(np.signbit(y[zero]), np.signbit(exact[zero]))

@@ -157,7 +157,7 @@ def emit_elementwise(writer: Writer, op: Op) -> None:
             for port, elements in zip(ports, operands, strict=True):
                 fixed[port] = elements[i]
         fixed["result"] = target
-        writer.line(template.format_map(fixed))
+        writer.line(template.format_map(fixed).strip())
 
 
 def _each(writer: Writer, value: Value, pair: bool) -> list[str]:
@@ -173,7 +173,7 @@ def _each(writer: Writer, value: Value, pair: bool) -> list[str]:
     return halves
 
 
-_TEMPORARIES = ("a_pred", "b_pred", "a_b32", "b_b32", "a_f32", "b_f32")
+_TEMPORARIES = ("a_pred", "b_pred", "a_b32", "b_b32", "a_f32", "b_f32", "c_f32", "d_f32")
 
 
 def _sum_later(writer: Writer, op: Op) -> bool:
