@@ -76,7 +76,10 @@ class Backend(Protocol):
         ...
 
     def supports(self, feature: str) -> bool | str:
-        """Whether it has `op:NAME`, `dtype:NAME` or `suite:NAME`: True, or a reason why not."""
+        """Whether it has `op:NAME`, `dtype:NAME` or `suite:NAME`: True, or a reason why not.
+
+        `rule:NAME` asks whether it stops a program that breaks this rule while it runs.
+        """
         ...
 
     def compile(self, text: str, kernel: str) -> Any:
@@ -143,11 +146,15 @@ class InterpBackend:
 
     def supports(self, feature: str) -> bool | str:
         """See `Backend`."""
-        if not self.check and feature in ("suite:trap",):
-            return "runs without checks"
+        if feature.startswith("rule:") and not self.finds(feature.removeprefix("rule:")):
+            return "runs without this check"
         if "multimem" in feature:
             return "has one device"
         return True
+
+    def finds(self, rule: str) -> bool:
+        """Whether a program that breaks a rule while it runs is stopped."""
+        return self.check
 
     def compile(self, text: str, kernel: str) -> tuple[Module, str]:
         """See `Backend`."""
@@ -204,8 +211,14 @@ class BatchedBackend(InterpBackend):
     name, check = "batched", False
 
 
+LOOKED_FOR = frozenset(
+    {"assert.failed", "for.step", "get_global.unknown", "print_tko.format", "view.index"}
+)
+"""Rules of running programs that a kernel on the CPU cannot break unseen."""
+
+
 class CpuBackend(InterpBackend):
-    """Kernels compiled for the CPU; they are not checked while they run."""
+    """Kernels compiled for the CPU; they check little while they run."""
 
     name, check = "cpu", False
 
@@ -224,6 +237,10 @@ class CpuBackend(InterpBackend):
     def lacks(self, rule: str) -> bool:
         """Whether a diagnosis says that a feature is missing."""
         return rule in ("cpu.unsupported", "cpu.co_resident")
+
+    def finds(self, rule: str) -> bool:
+        """Whether compiled code, or the launch, looks."""
+        return rule in LOOKED_FOR
 
     def run_litmus(self, test: LitmusTest, config: StressConfig) -> Histogram:
         """See `Backend`: instances on threads, compiled."""

@@ -319,6 +319,11 @@ def _attempt(backend: Backend, case: Case) -> Attempt:
         program = case.build()
     except Exception:
         return Verdict.ERROR, f"the case cannot be made:\n{traceback.format_exc()}", 0, {}
+    unseen = [r for r in program.rules if case.suite == "trap" and not _finds(backend, r)]
+    if unseen and len(unseen) == len(program.rules):
+        # What it would do is undefined, so it is not run.
+        rule = unseen[0]
+        return Verdict.UNSUPPORTED, f"rule:{rule}: {backend.supports(f'rule:{rule}')}", 0, {}
     try:
         executable = backend.compile(program.text, program.kernel)
         found = backend.run(executable, program.grid, program.arguments)
@@ -344,6 +349,10 @@ def _attempt(backend: Backend, case: Case) -> Attempt:
             message = f"printed {printed!r}, expected {program.output!r}\n{program.text}"
             return Verdict.FAIL, message, 0, {}
     return _judge_outputs(program, found, backend.info().flushes)
+
+
+def _finds(backend: Backend, rule: str) -> bool:
+    return backend.supports(f"rule:{rule}") is True
 
 
 def _judge_diagnosis(program: Program, error: Diagnosed) -> Attempt:
