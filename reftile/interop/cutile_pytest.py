@@ -175,7 +175,16 @@ class CutileSuite:
         path: str | None = config.option.reftile_results
         self.path = Path(path) if path else None
         self.counts: Counter[str] = Counter()
-        self.is_worker = hasattr(config, "workerinput")
+        sent: dict[str, Any] | None = getattr(config, "workerinput", None)
+        self.is_worker = sent is not None
+        self.done: list[str] = (
+            sent["reftile_done"] if sent else [line["case"] for line in read_results(self.path)]
+        )
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Have a process of pytest-xdist leave out the same, also one that starts later."""
+        node.workerinput["reftile_done"] = self.done
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
@@ -199,7 +208,7 @@ class CutileSuite:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Leave out what has a result, or is not asked for."""
-        done = {line["case"] for line in read_results(self.path)}
+        done = set(self.done)
         items[:] = [item for item in items if _case(item.nodeid) not in done]
         only: str | None = self.config.option.reftile_only
         if only is not None:
@@ -259,6 +268,9 @@ class CutileSuite:
         line |= json.loads(properties.get("reftile", "{}"))
         if outcome == "skipped" and isinstance(report.longrepr, tuple):
             line["message"] = report.longrepr[2]
+        if outcome == "failed" and "message" not in line:
+            # Its process ended: pytest-xdist says so, and starts another.
+            line |= {"error": "Crash", "message": _first_line(report.longrepr)}
         assert self.path is not None
         with self.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
@@ -293,6 +305,6 @@ def _describe(error: BaseException) -> dict[str, object]:
     return found
 
 
-def _first_line(error: BaseException) -> str:
+def _first_line(error: object) -> str:
     text = str(error).strip()
     return re.sub(r"\s+", " ", text[:600])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -433,3 +434,27 @@ def test_the_compiler_for_gpus_need_not_be_installed(monkeypatch: pytest.MonkeyP
             compiler._find_compiler_bin().run([], [])
     assert compiler._find_compiler_bin is missing
     assert compiler._get_max_supported_bytecode_version is newest
+
+
+CRASHING = """
+import os
+
+import pytest
+
+
+@pytest.mark.parametrize("i", range(6))
+def test_case(i):
+    if i == 2:
+        os.abort()
+"""
+
+
+def test_the_plugin_goes_on_when_a_process_ends(suite: Path) -> None:
+    pytest.importorskip("xdist")
+    (suite / "test_cases.py").write_text(CRASHING)
+    text = run_plugin(suite, "-n", "1", "--reftile-results", "results.jsonl")
+    assert "1 failed, 5 passed" in text, text
+    lines = [json.loads(line) for line in (suite / "results.jsonl").read_text().splitlines()]
+    (crash,) = (line for line in lines if line["outcome"] == "failed")
+    assert (crash["case"], crash["error"]) == ("test_cases.py::test_case[2]", "Crash")
+    assert "crashed" in crash["message"]
