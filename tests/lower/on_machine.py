@@ -1,7 +1,13 @@
-"""Run a lowered kernel in the PTX executor: the host's plan evaluated over NumPy arrays."""
+"""Run a lowered kernel in the PTX executor: the host's plan evaluated over NumPy arrays.
+
+With `REFTILE_DEVICE_LOG=FILE` each kernel that the executor ran without a complaint runs on GPU 0
+too. The caller then judges what the GPU computed, and a line in the file says how many elements
+have other bits than the executor's.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -72,6 +78,8 @@ def launch(
 ) -> None:
     """Run a lowered kernel; arrays are changed in place."""
     plan = kernel.host
+    log = os.environ.get("REFTILE_DEVICE_LOG")
+    given = {k: v.copy() for k, v in arguments.items() if isinstance(v, np.ndarray)} if log else {}
     run(
         kernel.ptx,
         plan.entry,
@@ -81,6 +89,58 @@ def launch(
         smem_bytes=plan.shared_bytes,
         seed=seed,
     )
+    if log:
+        with open(log, "a", encoding="utf-8") as lines:
+            lines.write(_launch_on_device(kernel, grid, arguments, given) + "\n")
+
+
+class _OnDevice:
+    """A NumPy array's bytes on GPU 0."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        import torch  # pyright: ignore[reportMissingImports]
+
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        self.bytes = torch.from_numpy(flat.copy()).cuda()
+        self.__cuda_array_interface__ = {
+            "shape": array.shape,
+            "typestr": array.dtype.str if array.dtype.kind in "iufb" else f"<u{array.itemsize}",
+            "data": (self.bytes.data_ptr(), False),
+            "version": 3,
+        }
+
+    def read(self, like: np.ndarray) -> np.ndarray:
+        """The bytes as an array of the shape and type that it was made from."""
+        return self.bytes.cpu().numpy().view(like.dtype).reshape(like.shape)
+
+
+def _launch_on_device(
+    kernel: Lowered,
+    grid: int | tuple[int, ...],
+    arguments: Mapping[str, Argument],
+    given: Mapping[str, np.ndarray],
+) -> str:
+    """Put what GPU 0 makes of the same arguments in place of the executor's; say what differs."""
+    from reftile.rt import devices
+    from reftile.rt.jit import load
+    from reftile.rt.launcher import Launcher
+
+    plan = kernel.host
+    function = load(kernel.ptx, plan.entry, plan.shared_bytes, 0)
+    there = {name: _OnDevice(array) for name, array in given.items()}
+    values = [there.get(name, arguments[name]) for name in plan.arguments]
+    Launcher(plan, function, 0)(grid if isinstance(grid, tuple) else (grid,), values)
+    devices.synchronize(0)
+    differ = total = 0
+    for name, array in given.items():
+        found, expected = there[name].read(array), arguments[name]
+        assert isinstance(expected, np.ndarray)
+        bits = np.dtype(f"u{array.itemsize}")
+        differ += int((found.view(bits) != np.ascontiguousarray(expected).view(bits)).sum())
+        total += array.size
+        expected[...] = found
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").split(" ")[0]
+    return f"{differ} of {total} elements differ: `{plan.entry}` in {test}"
 
 
 def to_bits(values: np.ndarray) -> np.ndarray:
