@@ -52,6 +52,7 @@ from __future__ import annotations
 from reftile.ir import ops
 from reftile.ir.core import Block, Kernel, Op, Value
 from reftile.ir.types import TOKEN, TileType
+from reftile.lower.fragments import copies, layout_of
 
 Open = frozenset[Op]
 """Operations that a token stands for and no barrier has covered."""
@@ -210,11 +211,15 @@ def _conflicts(source: Op, op: Op) -> bool:
 
 
 def _same_threads(source: Op, op: Op) -> bool:
-    """True if both move one tile of one buffer in one layout."""
+    """True if both move one tile of one buffer in one layout, each element by one thread.
+
+    Of copies one thread stores, and all load.
+    """
     tiles = [
         next(v.type for v in (*o.results, *o.operands) if isinstance(v.type, TileType))
         for o in (source, op)
     ]
     places = [next(v for v in o.operands if v.type.kind == "buffer") for o in (source, op)]
     first, second = tiles
-    return places[0] is places[1] and bool(first.layout) and first.layout == second.layout
+    alike = places[0] is places[1] and bool(first.layout) and first.layout == second.layout
+    return alike and copies(layout_of(first.layout)) == (0, 0)

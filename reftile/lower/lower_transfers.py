@@ -186,8 +186,9 @@ def _are_matrices(spread: Spread) -> bool:
     Source: PTX ISA 9.2, stmatrix: thread 4 i + t holds elements 2 t and 2 t + 1 of row i.
     """
     registers = spread.registers
-    pairs = all(registers[i + 1] == registers[i] ^ 2 for i in range(0, len(registers), 2))
-    if len(registers) % 8 or not pairs or spread.lanes[:2] != (4, 8):
+    if len(registers) % 8 or spread.lanes[:2] != (4, 8):
+        return False
+    if any(registers[i + 1] != registers[i] ^ 2 for i in range(0, len(registers), 2)):
         return False
     first = registers[0]
     steps = [registers[2] ^ first, registers[4] ^ first]

@@ -129,7 +129,7 @@ def _row_text(row: table.Row) -> list[str]:
     """What a row prints for the first types and attributes that it takes."""
     for types, attributes in instances(row.op):
         op = make(row.op, types, attributes, (2,) if row.pair else ())
-        if row not in table.matching(row.op, spelled(row.op, types, attributes)):
+        if row not in table.matching(row.op, spelled(row.op, types, attributes), row.pair):
             continue
         if not is_legal(op):
             continue

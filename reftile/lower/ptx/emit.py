@@ -22,7 +22,15 @@ from reftile.lower.ptx.shapes import SHAPES, emit_reduce
 from reftile.lower.ptx.storage import assign_storage
 from reftile.lower.ptx.table import choose, names_of, register_kind
 from reftile.lower.ptx.threads import PREDICABLE, THREADS
-from reftile.lower.ptx.writer import Element, Held, Shifted, Writer, is_pairs, tile_of
+from reftile.lower.ptx.writer import (
+    Element,
+    Held,
+    Shifted,
+    Writer,
+    packing,
+    register_count,
+    tile_of,
+)
 
 Printer = Callable[[Writer, Op], None]
 LARGEST_PREDICATED = 8
@@ -137,43 +145,45 @@ def emit_elementwise(writer: Writer, op: Op) -> None:
     if _sum_later(writer, op):
         return
     names = names_of(op)
-    row = choose(op, names)
     result = op.results[0]
-    if row is None or is_pairs(result) != row.pair:
+    each = packing(result)
+    row = choose(op, names, each == 2)
+    if row is None:
         raise writer.unsupported(result, f"`{op.name}` on these types")
     ports = [p.name for p in op.definition.operands]
-    operands = [_each(writer, v, row.pair) for v in op.operands]
-    targets = writer.result(result)
-    template = row.text
-    temporary = [t for t in _TEMPORARIES if f"{{{t}}}" in template]
+    operands = [_operands(writer, v) for v in op.operands]
+    count = register_count(result)
+    is_whole = each == 1 or row.pair
+    targets = writer.result(result) if is_whole else writer.group("b16", count, result.name)
+    temporary = [t for t in _TEMPORARIES if f"{{{t}}}" in row.text]
     fixed = {k: v for k, v in names.items() if isinstance(v, (str, int))}
     for i, target in enumerate(targets):
         for name in temporary:
             fixed[name] = writer.register(name.split("_")[1], "t")
-        if row.pair:
-            for port, elements in zip(ports, operands, strict=True):
+        for port, elements in zip(ports, operands, strict=True):
+            if row.pair:
                 fixed[f"{port}_0"], fixed[f"{port}_1"] = elements[2 * i], elements[2 * i + 1]
-        else:
-            for port, elements in zip(ports, operands, strict=True):
+            else:
                 fixed[port] = elements[i]
         fixed["result"] = target
-        writer.line(template.format_map(fixed).strip())
+        writer.line(row.text.format_map(fixed).strip())
+    if not is_whole:
+        writer.hold(result, targets)
 
 
-def _each(writer: Writer, value: Value, pair: bool) -> list[str]:
-    """The elements of an operand, one by one: pairs are taken apart unless the row takes them."""
-    found = writer.elements(value)
-    if pair or not isinstance(value.type, TileType) or not is_pairs(value):
+def _operands(writer: Writer, value: Value) -> list[str]:
+    """The elements one by one; instructions on halves take no immediates."""
+    found = writer.single(value)
+    if register_kind(tile_of(value).element) != "b16":
         return found
-    halves: list[str] = []
-    for unit in found:
-        low, high = (writer.register("b16", name) for name in ("low", "high"))
-        writer.line(f"mov.b32 {{{low}, {high}}}, {unit};")
-        halves += (low, high)
-    return halves
+    known = {unit: "" for unit in found if not unit.startswith("%")}
+    for unit in known:
+        known[unit] = writer.register("b16", "known")
+        writer.line(f"mov.b16 {known[unit]}, {unit};")
+    return [known.get(unit, unit) for unit in found]
 
 
-_TEMPORARIES = ("a_pred", "b_pred", "a_b32", "b_b32", "a_f32", "b_f32", "c_f32", "d_f32")
+_TEMPORARIES = ("a_b16", "a_pred", "b_pred", "a_b32", "b_b32", "a_f32", "b_f32", "c_f32", "d_f32")
 
 
 def _sum_later(writer: Writer, op: Op) -> bool:

@@ -12,12 +12,12 @@ from functools import lru_cache
 import numpy as np
 
 from reftile.ir import ops
-from reftile.ir.core import Op
+from reftile.ir.core import Op, Value
 from reftile.layout.linear import Layout
 from reftile.lower.fragments import layout_of
 from reftile.lower.ptx.lanes import LANES, Table, select_by_lane
 from reftile.lower.ptx.table import register_kind
-from reftile.lower.ptx.writer import Held, Writer, is_pairs, tile_of
+from reftile.lower.ptx.writer import Held, Writer, packing, tile_of
 
 
 def change_layout(writer: Writer, op: Op) -> None:
@@ -31,22 +31,22 @@ def change_layout(writer: Writer, op: Op) -> None:
     plan = source_places(held, target)
     if plan is None:
         raise writer.unsupported(op.result, "a change of layout across warps")
-    units = writer.elements(op.source)
-    pairs = is_pairs(op.source)
-    if pairs and _moves_pairs(plan):
-        plan = plan[0][::2] // 2, plan[1][::2]
-        results = _exchange(writer, op, units, plan, "b32")
-    elif pairs:
-        halves = _split(writer, units)
-        results = _joined(writer, _exchange(writer, op, halves, plan, "b16"))
+    each = packing(op.source)
+    if each > 1 and packing(op.result) == each and _moves_whole(plan, each):
+        plan = plan[0][::each] // each, plan[1][::each]
+        results = _exchange(writer, op, writer.elements(op.source), plan, "b32")
+        _hold_units(writer, op.result, results)
+        return
+    kind = register_kind(tile_of(op.result).element)
+    writer.hold(op.result, _exchange(writer, op, writer.single(op.source), plan, kind))
+
+
+def _hold_units(writer: Writer, value: Value, results: list[str]) -> None:
+    if writer.has_storage(value):
+        registers = writer.result(value)
+        writer.move([("b32", t, s) for t, s in zip(registers, results, strict=True)])
     else:
-        results = _exchange(writer, op, units, plan, register_kind(tile_of(op.source).element))
-    if writer.has_storage(op.result):
-        kind = "b32" if pairs else register_kind(tile_of(op.result).element)
-        registers = writer.result(op.result)
-        writer.move([(kind, t, s) for t, s in zip(registers, results, strict=True)])
-    else:
-        writer.held[op.result] = Held(results, pairs)
+        writer.held[value] = Held(results, packing(value))
 
 
 @lru_cache(maxsize=256)
@@ -105,32 +105,15 @@ def _table(layout: Layout, warp: int) -> Table:
     return np.broadcast_to(np.asarray(found, np.int64), (count, LANES))
 
 
-def _moves_pairs(plan: tuple[Table, Table]) -> bool:
-    registers, lanes = plan
-    if len(registers) % 2:
-        return False
-    low, high = registers[::2], registers[1::2]
+def _moves_whole(plan: tuple[Table, Table], each: int) -> bool:
+    """True if the elements of a register stay together, in their order."""
+    registers, lanes = (table.reshape(-1, each, LANES) for table in plan)
+    first = registers[:, :1]
     return bool(
-        np.all(low % 2 == 0) and np.all(high == low + 1) and np.array_equal(lanes[::2], lanes[1::2])
+        np.all(first % each == 0)
+        and np.all(registers == first + np.arange(each)[None, :, None])
+        and np.all(lanes == lanes[:, :1])
     )
-
-
-def _split(writer: Writer, units: list[str]) -> list[str]:
-    halves: list[str] = []
-    for unit in units:
-        low, high = writer.register("b16", "low"), writer.register("b16", "high")
-        writer.line(f"mov.b32 {{{low}, {high}}}, {unit};")
-        halves += [low, high]
-    return halves
-
-
-def _joined(writer: Writer, halves: list[str]) -> list[str]:
-    found: list[str] = []
-    for low, high in zip(halves[::2], halves[1::2], strict=True):
-        unit = writer.register("b32", "pair")
-        writer.line(f"mov.b32 {unit}, {{{low}, {high}}};")
-        found.append(unit)
-    return found
 
 
 # Rounds

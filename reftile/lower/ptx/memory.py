@@ -13,12 +13,12 @@ import numpy as np
 
 from reftile.ir import ops
 from reftile.ir.core import Op, Value
-from reftile.ir.dtypes import F64
+from reftile.ir.dtypes import F64, DType
 from reftile.ir.numbers import convert, encode
 from reftile.ir.types import TileType
 from reftile.lower.ptx.exchange import change_layout
 from reftile.lower.ptx.table import register_kind
-from reftile.lower.ptx.writer import Held, Shifted, Writer, is_pairs, tile_of
+from reftile.lower.ptx.writer import Held, Shifted, Writer, packing, tile_of
 
 _POLICIES = {"first": "0x12F0000000000000", "last": "0x14F0000000000000"}
 
@@ -36,8 +36,11 @@ def _map_shared(writer: Writer, op: Op) -> None:
 
 
 def _access(value: Value) -> str:
-    kind = register_kind(tile_of(value).element)
-    return {"pred": "u8"}.get(kind, kind)
+    """The type of an access to one element: registers may be wider."""
+    element = tile_of(value).element
+    if isinstance(element, DType) and element.bits <= 8:
+        return "b8"
+    return register_kind(element)
 
 
 def _load_shared(writer: Writer, op: Op) -> None:
@@ -56,10 +59,15 @@ def _store_shared(writer: Writer, op: Op) -> None:
 
 def _store_vector(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.StoreVector)
-    each = 2 if is_pairs(op.source) else 1
-    elements = writer.get(op.source).elements[op.first // each : (op.first + op.count) // each]
-    found = [writer.ready(e) for e in elements]
-    kind = "b32" if each == 2 else _access(op.source)
+    held = writer.get(op.source)
+    if op.count % held.each == 0 and op.first % held.each == 0:
+        units = held.elements[op.first // held.each : (op.first + op.count) // held.each]
+        found = [writer.ready(e) for e in units]
+        kind = "b32" if held.each > 1 else _access(op.source)
+    else:
+        found = writer.single(op.source)[op.first : op.first + op.count]
+        kind = _access(op.source)
+    found, kind = _narrow(writer, found, kind)
     width = f".v{len(found)}" if len(found) > 1 else ""
     values = f"{{{', '.join(found)}}}" if len(found) > 1 else found[0]
     place = writer.address(op.address, op.offset)
@@ -67,41 +75,76 @@ def _store_vector(writer: Writer, op: Op) -> None:
     writer.line(f"{guard}st.{_SPACES[op.space]}{width}.{kind} {place}, {values};")
 
 
+def _narrow(writer: Writer, found: list[str], kind: str) -> tuple[list[str], str]:
+    """Bytes and halves in vectors of words: a vector has four parts at most."""
+    if kind == "b8" and len(found) % 4 == 0:
+        return writer.join(found, 4), "b32"
+    if kind == "b16" and len(found) % 2 == 0:
+        return writer.join(found, 2), "b32"
+    return found, kind
+
+
 _SPACES = {"shared": "shared", "global": "global", "cluster": "shared::cluster"}
 _PADDINGS = {"zero": 0.0, "neg_zero": -0.0, "nan": nan, "pos_inf": inf, "neg_inf": -inf}
 
 
 def _load_vector(writer: Writer, op: Op) -> None:
-    """Registers of 32 bits hold two elements of 16: these are loaded together if they lie so."""
+    """Words where elements of 8 and 16 bits fill them, else elements one by one."""
     assert isinstance(op, ops.LoadVector)
-    targets = writer.result(op.result)
-    each = 2 if is_pairs(op.result) else 1
-    if is_pairs(op.result) and op.count % 2:
-        _load_halves(writer, op, targets)
+    each = packing(op.result)
+    kind = _access(op.result)
+    words = {"b8": 4, "b16": 2}.get(kind, 1)
+    if each == 1 and words > 1 and op.count % words == 0:
+        _load_unpacked(writer, op, words)
         return
-    kind = "b32" if each == 2 else _access(op.result)
+    if op.count % each:
+        _load_singles(writer, op)
+        return
+    targets = writer.result(op.result)
     width = op.count // each
     for i in range(len(op.which)):
         registers = targets[i * width : (i + 1) * width]
-        guard = _fill(writer, op, i, registers, kind)
-        vector = f".v{width}" if width > 1 else ""
-        values = f"{{{', '.join(registers)}}}" if width > 1 else registers[0]
-        place = writer.address(op.addresses[op.which[i]], op.offsets[i])
-        writer.line(f"{guard}ld.{_SPACES[op.space]}{vector}.{kind} {values}, {place};")
+        _load(writer, op, i, registers, "b32" if each > 1 else kind, each)
 
 
-def _load_halves(writer: Writer, op: ops.LoadVector, targets: list[str]) -> None:
-    halves = [writer.register("b16", "half") for _ in range(2 * len(targets))]
-    for i, half in enumerate(halves):
-        guard = _fill(writer, op, i, [half], "b16")
-        place = writer.address(op.addresses[op.which[i]], op.offsets[i])
-        writer.line(f"{guard}ld.{_SPACES[op.space]}.b16 {half}, {place};")
-    for i, target in enumerate(targets):
-        writer.line(f"mov.b32 {target}, {{{halves[2 * i]}, {halves[2 * i + 1]}}};")
+def _load(
+    writer: Writer,
+    op: ops.LoadVector,
+    number: int,
+    registers: Sequence[str],
+    kind: str,
+    each: int,
+) -> None:
+    guard = _fill(writer, op, number, registers, kind, each)
+    vector = f".v{len(registers)}" if len(registers) > 1 else ""
+    values = f"{{{', '.join(registers)}}}" if len(registers) > 1 else registers[0]
+    place = writer.address(op.addresses[op.which[number]], op.offsets[number])
+    writer.line(f"{guard}ld.{_SPACES[op.space]}{vector}.{kind} {values}, {place};")
+
+
+def _load_unpacked(writer: Writer, op: ops.LoadVector, words: int) -> None:
+    """Elements that share no registers, loaded by words."""
+    found: list[str] = []
+    for i in range(len(op.which)):
+        units = [writer.register("b32", "word") for _ in range(op.count // words)]
+        _load(writer, op, i, units, "b32", words)
+        found += [part for unit in units for part in writer.split(unit, words)]
+    writer.hold(op.result, found)
+
+
+def _load_singles(writer: Writer, op: ops.LoadVector) -> None:
+    """Elements one by one, or by twos, that share registers afterwards."""
+    kind = _access(op.result)
+    found: list[str] = []
+    for i in range(len(op.which)):
+        parts = [writer.register("b16", "half") for _ in range(op.count)]
+        _load(writer, op, i, parts, kind, 1)
+        found += parts
+    writer.hold(op.result, found)
 
 
 def _fill(
-    writer: Writer, op: ops.LoadVector, number: int, registers: Sequence[str], kind: str
+    writer: Writer, op: ops.LoadVector, number: int, registers: Sequence[str], kind: str, each: int
 ) -> str:
     """Write what stands outside first; give the guard of the load."""
     if not op.guards:
@@ -109,13 +152,14 @@ def _fill(
     condition = writer.predicate(op.inside[op.guards[number]])
     bits = _padding_bits(op)
     for register in registers:
-        if kind == "b32" and is_pairs(op.result):
-            writer.line(f"mov.b32 {register}, 0x{bits << 16 | bits:X};")
+        if each > 1:
+            unit = sum(bits << k * 32 // each for k in range(each))
+            writer.line(f"mov.b32 {register}, 0x{unit:X};")
         elif kind in ("f32", "f64"):
             prefix, digits = ("0f", 8) if kind == "f32" else ("0d", 16)
             writer.line(f"mov.{kind} {register}, {prefix}{bits:0{digits}X};")
         else:
-            writer.line(f"mov.{kind} {register}, 0x{bits:X};")
+            writer.line(f"mov.{'b16' if kind == 'b8' else kind} {register}, 0x{bits:X};")
     return f"@{condition} "
 
 

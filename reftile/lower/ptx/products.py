@@ -13,7 +13,7 @@ from reftile.ir.core import Op
 from reftile.ir.types import TileType
 from reftile.lower.fragments import register_of
 from reftile.lower.ptx.shapes import layout_for
-from reftile.lower.ptx.writer import Writer, is_pairs, tile_of
+from reftile.lower.ptx.writer import Writer, packing, tile_of
 
 _SWIZZLE_MODES = {128: 1, 64: 2, 32: 3, 16: 0}
 _TYPES = {"f8e4m3": "e4m3", "f8e5m2": "e5m2", "i8": "s8"}
@@ -61,7 +61,7 @@ def _multiply(writer: Writer, op: Op) -> None:
     columns = kind.shape[1]
     bits = {"bf16": 16, "f16": 16, "tf32": 32}.get(op.dtype, 8)
     targets = writer.result(op.result)
-    each = columns // 2 // (2 if is_pairs(op.result) else 1)
+    each = columns // 2 // packing(op.result)
     acc = targets[op.rows // 64 * each :][:each]
     rhs = _moved(writer, writer.one(op.rhs), op.rhs_offset)
     if isinstance(op.lhs.type, TileType) and op.lhs.type.shape:

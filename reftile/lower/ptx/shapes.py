@@ -16,7 +16,7 @@ from reftile.lower.fragments import elements_at_origin, layout_of, register_of
 from reftile.lower.ptx.exchange import shuffle
 from reftile.lower.ptx.lanes import LANES, select_by_lane, select_by_warp
 from reftile.lower.ptx.table import register_kind
-from reftile.lower.ptx.writer import Held, Shifted, Writer, immediates, is_pairs, tile_of
+from reftile.lower.ptx.writer import Held, Shifted, Writer, immediates, kind_of, packing, tile_of
 
 Print = Callable[[Writer, Op], None]
 CHAINS = 4
@@ -45,8 +45,8 @@ def _constant(writer: Writer, op: Op) -> None:
         return
     else:
         indices = [max(0, int(i)) for i in layout.indices().ravel()]
-    texts = immediates(dense, indices, is_pairs(op.result))
-    writer.held[op.result] = Held(texts, is_pairs(op.result))
+    each = packing(op.result)
+    writer.held[op.result] = Held(immediates(dense, indices, each), each)
 
 
 LARGEST_BY_THREAD = 1024
@@ -55,11 +55,11 @@ LARGEST_BY_THREAD = 1024
 
 def _constant_by_thread(writer: Writer, op: ops.Constant, dense: Dense, layout: Layout) -> None:
     """Choose each register by lane, then by warp."""
-    pairs, warps = is_pairs(op.result), layout.extent("warp")
+    each, warps = packing(op.result), layout.extent("warp")
     if tile_of(op.result).size > LARGEST_BY_THREAD or warps & (warps - 1):
         raise writer.unsupported(op.result, "a large constant that differs between threads")
-    kind = "b32" if pairs else register_kind(tile_of(op.result).element)
-    registers, each = np.arange(layout.extent("register")), 2 if pairs else 1
+    kind = kind_of(op.result)
+    registers = np.arange(layout.extent("register"))
     lanes = np.arange(LANES) % layout.extent("lane")
     flat = np.asarray(
         layout(register=registers[:, None, None], lane=lanes[None, :, None], warp=np.arange(warps))
@@ -71,14 +71,14 @@ def _constant_by_thread(writer: Writer, op: ops.Constant, dense: Dense, layout: 
         which = np.zeros((LANES, warps), np.int64)
         for at in np.ndindex(LANES, warps):
             elements = [int(flat[(first + i, *at)]) for i in range(each)]
-            (text,) = immediates(dense, elements, pairs)
+            (text,) = immediates(dense, elements, each)
             which[at] = units.setdefault(text, len(units))
         names = list(units)
         by_warp = [select_by_lane(writer, kind, names, which[:, w]) for w in range(warps)]
         same = {name: i for i, name in enumerate(dict.fromkeys(by_warp))}
         chosen = np.array([same[name] for name in by_warp], np.int64)
         found.append(select_by_warp(writer, kind, list(same), chosen))
-    writer.held[op.result] = Held(found, pairs)
+    writer.held[op.result] = Held(found, each)
 
 
 def _iota(writer: Writer, op: Op) -> None:
@@ -126,8 +126,7 @@ def _thread_part(writer: Writer, layout: Layout) -> str:
 
 def _reshape(writer: Writer, op: Op) -> None:
     """The registers stay; a scalar may become a tile of one element."""
-    source = writer.get(op.operands[0])
-    writer.held[op.results[0]] = source
+    writer.held[op.results[0]] = writer.get(op.operands[0])
 
 
 def _broadcast(writer: Writer, op: Op) -> None:
@@ -144,14 +143,11 @@ def _broadcast(writer: Writer, op: Op) -> None:
     for index in elements_at_origin(target):
         inside = tuple(0 if extent == 1 else i for i, extent in zip(index, shape, strict=True))
         found.append(places[inside] if held is not None else 0)
-    if is_pairs(op.result):
-        raise writer.unsupported(op.result, "repeating 16-bit elements")
-    writer.held[op.result] = Held([source.elements[r] for r in found])
+    _rename(writer, op.source, op.result, found)
 
 
 def _extract(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.Extract)
-    source = writer.get(op.source)
     held, target = layout_for(op.source), layout_for(op.result)
     if held is None or target is None:
         raise writer.unsupported(op.result, "taking one element out of a tile")
@@ -162,9 +158,7 @@ def _extract(writer: Writer, op: Op) -> None:
         places[tuple(i + s for i, s in zip(index, starts, strict=True))]
         for index in elements_at_origin(target)
     ]
-    if is_pairs(op.result):
-        registers = _paired(writer, op.result, registers)
-    writer.held[op.result] = Held([source.elements[r] for r in registers], is_pairs(op.result))
+    _rename(writer, op.source, op.result, registers)
 
 
 def _permute(writer: Writer, op: Op) -> None:
@@ -181,16 +175,19 @@ def _permute(writer: Writer, op: Op) -> None:
         for axis, at in zip(op.permutation, index, strict=True):
             inside[axis] = at
         registers.append(places[tuple(inside)])
-    if is_pairs(op.result):
-        registers = _paired(writer, op.result, registers)
-    writer.held[op.result] = Held([source.elements[r] for r in registers], is_pairs(op.result))
+    _rename(writer, op.source, op.result, registers)
 
 
-def _paired(writer: Writer, value: Value, registers: list[int]) -> list[int]:
-    pairs = list(zip(registers[::2], registers[1::2], strict=True))
-    if any(low % 2 or high != low + 1 for low, high in pairs):
-        raise writer.unsupported(value, "a part that cuts pairs of 16-bit elements")
-    return [low // 2 for low, _ in pairs]
+def _rename(writer: Writer, source: Value, result: Value, elements: list[int]) -> None:
+    """Let a value be elements of another: its registers where these stay whole."""
+    each, held = packing(result), writer.get(source)
+    if each == held.each:
+        units = [elements[i : i + each] for i in range(0, len(elements), each)]
+        if all(u[0] % each == 0 and u == list(range(u[0], u[0] + each)) for u in units):
+            writer.held[result] = Held([held.elements[u[0] // each] for u in units], each)
+            return
+    singles = writer.single(source)
+    writer.held[result] = Held(writer.join([singles[e] for e in elements], each), each)
 
 
 # Reductions
@@ -205,7 +202,7 @@ def emit_reduce(writer: Writer, op: ops.Reduce, emit: Print) -> None:
     combine = _Combine(writer, op, emit)
     target = layout_for(result)
     groups: dict[tuple[int, ...], list[Elements]] = {}
-    elements = zip(*(_each(writer, v) for v in op.sources), strict=True)
+    elements = zip(*(writer.single(v) for v in op.sources), strict=True)
     for index, element in zip(elements_at_origin(held), elements, strict=True):
         kept = index[: op.axis] + index[op.axis + 1 :]
         groups.setdefault(kept, []).append(element)
@@ -218,25 +215,11 @@ def emit_reduce(writer: Writer, op: ops.Reduce, emit: Print) -> None:
         for mask in masks:
             partial = [combine.across(p, mask) for p in partial]
     for i, value in enumerate(op.results):
-        _hold(writer, value, [p[i] for p in partial])
+        writer.hold(value, [p[i] for p in partial])
 
 
 Elements: TypeAlias = tuple[str, ...]
 """One element of each of the tiles that a reduction combines."""
-
-
-def _each(writer: Writer, value: Value) -> list[str]:
-    if is_pairs(value):
-        raise writer.unsupported(value, "a reduction of elements of 16 bits")
-    return writer.elements(value)
-
-
-def _hold(writer: Writer, value: Value, found: list[str]) -> None:
-    if not writer.has_storage(value):
-        writer.held[value] = Held(found)
-        return
-    kind = register_kind(tile_of(value).element)
-    writer.move([(kind, t, s) for t, s in zip(writer.result(value), found, strict=True)])
 
 
 def _lane_masks(writer: Writer, source: Value, layout: Layout, axis: int) -> list[int]:

@@ -21,6 +21,12 @@ from reftile.ir.expressions import compile_expression, evaluate
 from reftile.ir.types import PointerType, TileType
 
 _ROUNDINGS = {"nearest_even": "rn", "zero": "rz", "negative_inf": "rm", "positive_inf": "rp"}
+_WHOLE = {
+    "nearest_int_to_zero": "rzi",
+    "nearest_even": "rni",
+    "negative_inf": "rmi",
+    "positive_inf": "rpi",
+}
 _COMPARISONS = {
     "equal": "eq",
     "not_equal": "ne",
@@ -84,26 +90,30 @@ def with_spellings(
         names[spec.name] = attributes.get(spec.name, spec.default)
     names["ftz"] = ".ftz" if names.get("flush_to_zero") else ""
     names["rnd"] = _ROUNDINGS.get(str(names.get("rounding")), "")
+    names["whole"] = _WHOLE.get(str(names.get("rounding")), "")
     names["cmp"] = _COMPARISONS.get(str(names.get("predicate")), "")
     names["s"] = "u" if names.get("signedness") == "unsigned" else "s"
-    for variable, letter in (("T", "w"), ("I", "v")):
+    for variable, letter in (("T", "w"), ("I", "v"), ("J", "u")):
         if variable in names:
             names[letter] = DTYPES[str(names[variable])].bits
     return names
 
 
-def matching(name: str, names: dict[str, object]) -> list[Row]:
-    """The rows that take an operation; at most one if the table is right."""
-    return [row for row in rows().get(name, ()) if evaluate(row.when, names)]
+def matching(name: str, names: dict[str, object], pair: bool) -> list[Row]:
+    """The rows that take an operation, two elements at once or one; at most one is right."""
+    return [r for r in rows().get(name, ()) if r.pair == pair and evaluate(r.when, names)]
 
 
-def choose(op: Op, names: dict[str, object]) -> Row | None:
+def choose(op: Op, names: dict[str, object], pair: bool) -> Row | None:
     """The row that an operation takes, or None if there is none.
+
+    pair: results share registers by twos; a row for two at once goes first.
 
     Raises:
         Bug: rows overlap.
     """
-    found = matching(op.name, names)
+    found = matching(op.name, names, pair=True) if pair else []
+    found = found or matching(op.name, names, pair=False)
     if len(found) > 1:
         texts = ", ".join(row.when_text for row in found)
         raise Bug(f"rows of the table overlap on {op!r}: {texts}", "ptx.table")

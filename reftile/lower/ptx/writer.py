@@ -37,17 +37,25 @@ Element: TypeAlias = "str | Shifted"
 class Held:
     """The elements that a thread holds of a value, in the order of its layout's registers.
 
-    pairs: each entry is a 32-bit register with two elements of 16 bits, low half first.
+    each: elements of 8 or 16 bits in an entry, which is a register of 32 bits; the lowest first.
     """
 
     elements: Sequence[Element]
-    pairs: bool = False
+    each: int = 1
 
 
-def is_pairs(value: Value) -> bool:
-    """True if the elements of a value share registers by twos."""
+def packing(value: Value) -> int:
+    """How many elements of a value share a register: as many as fit 32 bits, if that comes out."""
     kind = tile_of(value)
-    return bool(kind.shape) and isinstance(kind.element, DType) and kind.element.bits == 16
+    if not kind.shape or not isinstance(kind.element, DType) or kind.element.bits not in (8, 16):
+        return 1
+    each = 32 // kind.element.bits
+    return each if register_count(value) % each == 0 else 1
+
+
+def kind_of(value: Value) -> str:
+    """The type of the registers that hold a value."""
+    return "b32" if packing(value) > 1 else register_kind(tile_of(value).element)
 
 
 def tile_of(value: Value) -> TileType:
@@ -130,20 +138,15 @@ class Writer:
         """The registers that an operation writes its result to."""
         root = self.storage.find(value)
         if root not in self.held:
-            self.held[root] = Held(self.fresh(value), is_pairs(value))
+            self.held[root] = Held(self.fresh(value), packing(value))
         held = self.held[root]
         self.held[value] = held
         return [str(e) for e in held.elements]
 
     def fresh(self, value: Value) -> list[str]:
         """New registers for all elements of a value."""
-        kind = tile_of(value)
-        count = register_count(value)
-        if is_pairs(value):
-            if count % 2:
-                raise self.unsupported(value, "an odd number of 16-bit elements")
-            return self.group("b32", count // 2, value.name)
-        type = register_kind(kind.element)
+        count = register_count(value) // packing(value)
+        type = kind_of(value)
         if count == 1:
             return [self.register(type, value.name)]
         return self.group(type, count, value.name)
@@ -172,6 +175,60 @@ class Writer:
         found = self.register("b32", "sum")
         self.line(f"add.s32 {found}, {element.register}, {element.amount};")
         return found
+
+    def single(self, value: Value) -> list[str]:
+        """The elements one by one; of 8 bits in registers of 16, whose high half says nothing."""
+        found = self.elements(value)
+        each = self.get(value).each
+        if each == 1:
+            return found
+        return [part for unit in found for part in self.split(unit, each)]
+
+    def split(self, unit: str, each: int) -> list[str]:
+        """The elements in a register of 32 bits."""
+        if unit.startswith("0x"):
+            width = 32 // each
+            bits = int(unit, 16)
+            return [f"0x{bits >> i * width & (1 << width) - 1:X}" for i in range(each)]
+        low, high = self.register("b16", "low"), self.register("b16", "high")
+        self.line(f"mov.b32 {{{low}, {high}}}, {unit};")
+        if each == 2:
+            return [low, high]
+        parts: list[str] = []
+        for half in (low, high):
+            above = self.register("b16", "above")
+            self.line(f"shr.u16 {above}, {half}, 8;")
+            parts += [half, above]
+        return parts
+
+    def join(self, parts: Sequence[str], each: int) -> list[str]:
+        """Put single elements into registers of 32 bits."""
+        if each == 1:
+            return list(parts)
+        if each == 4:
+            halves: list[str] = []
+            for low, high in zip(parts[::2], parts[1::2], strict=True):
+                one, other = self.register("b16", "low"), self.register("b16", "high")
+                self.line(f"and.b16 {one}, {low}, 0xFF;")
+                self.line(f"shl.b16 {other}, {high}, 8;")
+                self.line(f"or.b16 {one}, {one}, {other};")
+                halves.append(one)
+            parts = halves
+        found: list[str] = []
+        for low, high in zip(parts[::2], parts[1::2], strict=True):
+            unit = self.register("b32", "pair")
+            self.line(f"mov.b32 {unit}, {{{low}, {high}}};")
+            found.append(unit)
+        return found
+
+    def hold(self, value: Value, parts: Sequence[str]) -> None:
+        """Let a value be these single elements."""
+        found = self.join(parts, packing(value))
+        if not self.has_storage(value):
+            self.held[value] = Held(found, packing(value))
+            return
+        kind = kind_of(value)
+        self.move([(kind, t, s) for t, s in zip(self.result(value), found, strict=True)])
 
     def one(self, value: Value) -> str:
         """The operand that holds a scalar."""
@@ -230,7 +287,7 @@ class Writer:
     def moves(self, target: Value, source: Value) -> list[tuple[str, str, str]]:
         """The moves that make `target` hold what `source` does."""
         into = self.result(target)
-        kind = "b32" if is_pairs(target) else register_kind(tile_of(target).element)
+        kind = kind_of(target)
         return [(kind, t, s) for t, s in zip(into, self.elements(source), strict=True)]
 
     def unsupported(self, value: Value, what: str) -> ReftileError:
@@ -241,13 +298,14 @@ class Writer:
         return fail("lower.ptx", message, span) if span else fail("lower.ptx", message)
 
 
-def immediates(dense: Dense, elements: Sequence[int], pairs: bool) -> list[str]:
-    """The elements of a constant with the given flat indices, as immediates."""
+def immediates(dense: Dense, elements: Sequence[int], each: int) -> list[str]:
+    """The elements of a constant with the given flat indices, as immediates, `each` in one."""
     bits = dense.bits()
     values = [int(bits[0] if dense.splat else bits[i]) for i in elements]
-    if pairs:
-        halves = zip(values[::2], values[1::2], strict=True)
-        return [f"0x{high << 16 | low:08X}" for low, high in halves]
+    if each > 1:
+        width = dense.dtype.bits
+        units = (values[i : i + each] for i in range(0, len(values), each))
+        return [f"0x{sum(v << k * width for k, v in enumerate(u)):08X}" for u in units]
     name, width = dense.dtype.name, dense.dtype.bits
     if name == "f32":
         return [f"0f{v:08X}" for v in values]
