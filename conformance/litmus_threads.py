@@ -28,6 +28,8 @@ from reftile.conformance.litmus_tile.outcomes import (
     asked_registers,
     count_outcomes,
     filled,
+    forbidden,
+    outcome_text,
 )
 from reftile.conformance.litmus_tile.write import (
     Inexpressible,
@@ -38,6 +40,8 @@ from reftile.conformance.litmus_tile.write import (
 from reftile.conformance.stress import ENOUGH, Histogram, StressConfig
 
 from reftile.interp.model.events import Block, Op
+from reftile.interp.model.execution import Outcome
+from reftile.interp.model.explore import explore
 from reftile.interp.model.litmus import LitmusTest
 from reftile.interp.model.values import Bin, Expr, IsUninit
 from reftile.ir.core import Module
@@ -369,24 +373,31 @@ def turns(roles: tuple[int, ...], threads: int, instances: int, draw: Draw) -> N
 def run_on_threads(test: LitmusTest, config: StressConfig) -> Histogram:
     """How often outcomes were seen in about `config.iterations` instances.
 
-    A test whose outcome is allowed ends once that was seen ENOUGH, and is not asked as often.
+    All outcomes of a test without a race are held against the model. One whose outcome is allowed
+    ends once that was seen ENOUGH; unless it has more blocks than there are threads, it is asked
+    half as often.
 
     Raises:
         Inexpressible: see `harness`.
     """
+    threads = max(thread_count(), 2)
     is_allowed = test.expected.outcome == "allow"
-    found = harness(test, max(thread_count(), 2))
+    found = harness(test, threads)
     modules = [_module(text, kernel) for text, kernel in found.texts]
-    histogram = Histogram()
-    launches = max(-(-config.iterations // INSTANCES) // (2 if is_allowed else 1), len(STEPS))
+    histogram, seen = Histogram(), dict[Outcome, int]()
+    share = 2 if is_allowed and len(test.program.blocks) <= threads else 1
+    launches = max(-(-config.iterations // INSTANCES) // share, len(STEPS))
     for draw in draws(config, launches):
         outcomes, hits = _launch(found, modules, draw)
         for outcome, count in outcomes.items():
-            histogram.outcomes[outcome] = histogram.outcomes.get(outcome, 0) + count
+            seen[outcome] = seen.get(outcome, 0) + count
         histogram.hits += hits
         histogram.runs += INSTANCES
         if is_allowed and histogram.hits >= ENOUGH:
             break
+    histogram.outcomes = {outcome_text(outcome): count for outcome, count in seen.items()}
+    if not test.expected.race:
+        histogram.forbidden = forbidden(seen, explore(test.program).outcomes)
     return histogram
 
 
@@ -399,7 +410,7 @@ def _module(text: str, kernel: str) -> Module:
 
 def _launch(
     found: ThreadHarness, modules: Sequence[Module], draw: Draw
-) -> tuple[dict[str, int], int]:
+) -> tuple[dict[Outcome, int], int]:
     """Run every instance once."""
     program = found.test.program
     memories = filled(program, INSTANCES, draw.step)

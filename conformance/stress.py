@@ -201,13 +201,15 @@ class Histogram:
     """How often each outcome was seen.
 
     hits: of the outcome that the test asks for. racy: whether a race was found; only machines that
-    look at all executions can say so.
+    look at all executions can say so. forbidden: outcomes besides, that the model does not have;
+    machines need not look for them.
     """
 
     outcomes: dict[str, int] = field(default_factory=dict)
     hits: int = 0
     runs: int = 0
     racy: bool = False
+    forbidden: list[str] = field(default_factory=list[str])
 
     @property
     def rate(self) -> float:
@@ -487,6 +489,9 @@ def judge(
         why = "the program races: whatever it does proves nothing"
         return Judged(Verdict.VACUOUS, why, Histogram())
     found = machine(test, config)
+    if found.forbidden:
+        what = "; ".join(found.forbidden[:4])
+        return Judged(Verdict.FAIL, f"the model has no outcome {what}: {where}", found)
     if test.expected.outcome == "allow":
         if found.hits:
             return Judged(Verdict.PASS, "", found)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reftile.interp.model.events import Program
+from reftile.interp.model.execution import Outcome
 from reftile.interp.model.values import UNINIT, Value, evaluate, registers
 
 ABSENT = -77
@@ -41,7 +42,7 @@ def count_outcomes(
     memories: Sequence[NDArray[np.uint8]],
     results: NDArray[np.int64],
     step: int,
-) -> tuple[dict[str, int], int]:
+) -> tuple[dict[Outcome, int], int]:
     """How often each outcome was seen, and how often the one that the program asks for.
 
     outputs: the registers whose contents stand in `results`, a row for each instance, ABSENT where
@@ -58,17 +59,39 @@ def count_outcomes(
         part = np.ascontiguousarray(rows[:, start : start + size])
         columns.append(part.view(f"<i{size}")[:, 0].astype(np.int64))
     kinds, counts = _distinct(columns)
-    outcomes: dict[str, int] = {}
+    outcomes: dict[Outcome, int] = {}
     hits = 0
     for row, count in zip(kinds, counts, strict=True):
         values: dict[str, Value] = {
             name: UNINIT if value == ABSENT else value
             for name, value in zip(names, row, strict=True)
         }
-        text = ", ".join(f"{name}={'-' if v is UNINIT else v}" for name, v in values.items())
-        outcomes[text] = outcomes.get(text, 0) + count
+        outcomes[tuple(values.items())] = count
         hits += count if evaluate(program.exists, values) == 1 else 0
     return outcomes, hits
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """An outcome as people write it; `-` is the result of an operation that did not run."""
+    return ", ".join(f"{name}={'-' if value is UNINIT else value}" for name, value in outcome)
+
+
+def forbidden(seen: Iterable[Outcome], possible: Iterable[Outcome]) -> list[str]:
+    """Of outcomes that were seen those that agree with none that are possible.
+
+    A register that a possible outcome has no value for, or poison, may hold anything.
+    """
+    known = [dict(outcome) for outcome in possible]
+
+    def agrees(outcome: Outcome, values: dict[str, Value]) -> bool:
+        found = ((value, values.get(name, UNINIT)) for name, value in outcome)
+        return all(wanted is UNINIT or value == wanted for value, wanted in found)
+
+    return [
+        outcome_text(outcome)
+        for outcome in seen
+        if not any(agrees(outcome, values) for values in known)
+    ]
 
 
 def _distinct(columns: Sequence[NDArray[np.int64]]) -> tuple[list[list[int]], list[int]]:

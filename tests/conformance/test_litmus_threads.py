@@ -23,10 +23,10 @@ from reftile.conformance.litmus_threads import (
     run_on_threads,
     turns,
 )
-from reftile.conformance.litmus_tile.outcomes import ABSENT, count_outcomes, filled
+from reftile.conformance.litmus_tile.outcomes import ABSENT, count_outcomes, filled, forbidden
 from reftile.conformance.litmus_tile.write import Inexpressible
 from reftile.conformance.runner import run_suites
-from reftile.conformance.stress import StressConfig, judge, mutants
+from reftile.conformance.stress import Histogram, StressConfig, judge, mutants
 from reftile.conformance.suites.litmus import Question, questions
 from reftile.conformance.verdicts import Verdict
 
@@ -34,6 +34,7 @@ from reftile.interp.arguments import Raw
 from reftile.interp.launch import interpret
 from reftile.interp.model.explore import explore
 from reftile.interp.model.litmus import LitmusTest
+from reftile.interp.model.values import UNINIT
 from reftile.ir.core import Block
 from reftile.ir.parse import parse
 from reftile.lower.cpu.emit import _Generator  # type: ignore[reportPrivateUsage]
@@ -171,6 +172,20 @@ def test_missing_tokens_and_lost_updates_are_seen() -> None:
         assert what in judged.mutant and judged.found.hits == 0
 
 
+def test_outcomes_that_the_model_does_not_have_are_named() -> None:
+    possible = [(("r", 1), ("s", UNINIT)), (("r", 0), ("s", 0))]
+    seen = [(("r", 1), ("s", 5)), (("r", 0), ("s", 0)), (("r", 0), ("s", UNINIT)), (("r", 2),)]
+    assert forbidden(seen, possible) == ["r=0, s=-", "r=2"]
+
+
+def test_any_outcome_that_the_model_does_not_have_fails() -> None:
+    def machine(test: LitmusTest, config: StressConfig) -> Histogram:
+        return Histogram({"r=7, s=0": 1}, 5, 10, forbidden=["r=7, s=0"])
+
+    judged = judge(suite()["SB+rlx"], machine, CONFIG)
+    assert judged.verdict is Verdict.FAIL and "r=7, s=0" in judged.why
+
+
 def test_mutants_of_a_machine_that_keeps_order_are_written_otherwise() -> None:
     found = [what for what, _ in mutants(suite()["MP+rlx+rel-acq"], keeps_order=True)]
     wanted = ["P.b: no token from a", "C.d: no token from c", "P.b: written in two steps"]
@@ -232,6 +247,35 @@ def test_atomics_that_are_not_fail(
         monkeypatch.setitem(names, "atomic_updater", updater_in_two_steps)
         assert verdict(suite()[name]) is Verdict.FAIL
     assert verdict(suite()[name]) is Verdict.PASS
+
+
+def storer_of_halves(kind: str, ordering: str) -> Any:
+    """`atomic_storer` that writes an element of 32 bits in two steps."""
+    assert kind == "i32"
+    functions: Any = machine
+    write, shift = functions.atomic_storer("i16", "monotonic"), functions.lshr
+    low, fence = functions.i16_of_signed, functions.fence
+
+    @njit
+    def store(base: Any, offset: Any, mask: Any, value: Any) -> None:
+        if mask:
+            write(base, offset, True, low(value))
+            for _ in range(20):
+                fence()
+            high = low(shift(value, np.int32(16)))
+            write(base, offset + 2, True, high)
+
+    return store
+
+
+@two_processors
+def test_stores_that_are_torn_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    name = "MIXED+single-copy"
+    with compiled_anew(monkeypatch, tmp_path):
+        names = cpu_code._names()  # type: ignore[reportPrivateUsage]
+        monkeypatch.setitem(names, "atomic_storer", storer_of_halves)
+        assert verdict(suite()[name]) is Verdict.FAIL
+    assert verdict(suite()[name]) in (Verdict.PASS, Verdict.VACUOUS)
 
 
 def emit_stores_late(self: _Generator, block: Block) -> None:
