@@ -1,4 +1,4 @@
-"""A part of the conformance suites, spread over all operations; the whole takes an hour."""
+"""A part of the conformance suites, spread over all operations; the whole takes 15 minutes."""
 
 from __future__ import annotations
 
@@ -26,6 +26,4 @@ def sample() -> list[Case]:
 @pytest.mark.parametrize("case", sample(), ids=lambda case: case.id)
 def test_cases_pass(case: Case) -> None:
     result = run_case(BACKEND, case)
-    if result.verdict.value == "unsupported":
-        pytest.skip(result.message)
     assert result.verdict.value == "pass", result.message

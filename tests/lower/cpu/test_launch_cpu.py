@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -186,6 +187,27 @@ def test_blocks_that_wait_for_each_other_all_run() -> None:
     assert report.threads == 9 and out[0] == 9
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads cannot be pinned here")
+def test_threads_may_stay_on_their_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned: list[set[int]] = []
+    put, all = os.sched_setaffinity, os.sched_getaffinity(0)
+
+    def note(thread: int, processors: set[int]) -> None:
+        pinned.append(processors)
+        put(thread, processors)
+
+    monkeypatch.setattr(os, "sched_setaffinity", note)
+    lock, out = np.zeros(1, np.int32), np.zeros(1, np.int32)
+    found = take_turns.specialise(lock, out)
+    launch_cpu(found.kernel, (2,), found.values)
+    assert not pinned
+    launch_cpu(found.kernel, (2,), found.values, pinned=True)
+    assert out[0] == 4
+    alone = sorted(sorted(p) for p in pinned if p != all or len(all) == 1)
+    assert alone[: len(all)][:2] == [[p] for p in sorted(all)[:2]]
+    assert len(pinned) == 4 and os.sched_getaffinity(0) == all
+
+
 def test_more_waiting_blocks_than_can_run_are_refused() -> None:
     lock, out = np.zeros(1, np.int32), np.zeros(1, np.int32)
     found = take_turns.specialise(lock, out)
@@ -288,7 +310,7 @@ def test_threads_of_the_host_may_launch_at_once() -> None:
 
 
 @pytest.mark.parametrize("shift", [0, 1, 3, 8])
-@pytest.mark.parametrize("tile", [256, 1000, 8192])
+@pytest.mark.parametrize("tile", [1024, 1500, 8192])
 def test_rows_written_past_the_caches_are_whole(
     shift: int, tile: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,6 +363,46 @@ def test_what_is_released_is_seen_by_who_acquires_it() -> None:
     launch_cpu(found.kernel, (2 * pairs,), found.values, threads=2)
     assert set(out.tolist()) <= {0, 42}
     assert (out == 42).any(), "no pair met: the test shows nothing"
+
+
+@reftile.kernel(progress="cooperative")
+def hand_rows_over(source, data, flags, out, width: ct.Constant[int]):
+    """Even blocks publish a row, odd ones wait for it and copy it."""
+    i = ct.bid(0)
+    pair = i // 2
+    if i % 2 == 0:
+        ct.store(data, (pair, 0), ct.load(source, (pair, 0), (1, width)) + 1.0)
+        ct.atomic_xchg(flags, pair, 1, memory_order=ct.MemoryOrder.RELEASE)
+    else:
+        while ct.atomic_cas(flags, pair, 1, 1, memory_order=ct.MemoryOrder.ACQUIRE) != 1:
+            pass
+        ct.store(out, (pair, 0), ct.load(data, (pair, 0), (1, width)))
+
+
+def test_rows_written_past_the_caches_are_seen_by_who_acquires_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cpu, "STREAM_BYTES", 0)
+    rng = np.random.default_rng(0)
+    source = rng.standard_normal((8, 4096), dtype=np.float32)
+    data, out = np.zeros_like(source), np.zeros_like(source)
+    flags = np.zeros(8, np.int32)
+    found = hand_rows_over.specialise(source, data, flags, out, 4096)
+    for _ in range(20):
+        data[:], out[:], flags[:] = 0, 0, 0
+        launch_cpu(found.kernel, (16,), found.values)
+        assert np.array_equal(out, source + 1)
+
+
+def test_elements_that_do_not_lie_at_multiples_of_their_size_are_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cpu, "STREAM_BYTES", 0)
+    a, b, _ = arrays(4096)
+    c = np.zeros(4 * a.size + 1, np.uint8)[1:].view(np.float32)
+    found = add.specialise(a, b, c, 2048)
+    launch_cpu(found.kernel, (2,), found.values)
+    assert np.array_equal(c, a + b)
 
 
 def test_a_kernel_that_was_changed_is_compiled_again() -> None:
