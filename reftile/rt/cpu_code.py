@@ -33,7 +33,6 @@ _MODULES = (
     "exact",
     "elementary",
     "ordering",
-    "streaming",
 )
 _PATIENCE_SECONDS = 2.0
 _TRIM_EVERY = 64

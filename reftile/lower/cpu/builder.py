@@ -14,11 +14,11 @@ from reftile.lower.cpu.nests import CHEAP, Nest, survey_tiles
 from reftile.lower.cpu.tiles import Buffer, Held, Literal_, Root, Shape, Tile, size_of
 
 Fill = Callable[[Nest], None]
+Streamed = tuple[str, Callable[[Nest], None]]
+"""A condition, and what writes nests that keep what the given nest was to keep."""
 SMALL = 64
 """Tiles of fewer elements get one loop nest, with masks, and no second one without them."""
 _ALIGN = 64
-STRIP = 4096
-"""Elements that are computed before they are written past the caches: they fit the innermost."""
 
 
 class Unsupported(ReftileError):
@@ -334,27 +334,23 @@ class Builder:
         whole: bool = True,
         also: Iterable[str] = (),
         bounds: Sequence[str] | None = None,
-        stream: Fill | None = None,
+        stream: Streamed | None = None,
     ) -> None:
         """Pass over a shape.
 
         Where loads may stick out of their arrays there are two nests: one with masks, and one
         without for when everything lies inside. also: further conditions for that. bounds: extents
-        of the nest with masks, where it may pass over less. stream: fills the nest that is run
-        instead, if all lies inside, where a launch writes more than the caches hold.
+        of the nest with masks, where it may pass over less. stream: what is run instead, if
+        all lies inside, where a launch writes more than the caches hold.
         """
         first = Nest(self, shape)
         first.gather(tiles, whole=whole)
         conditions = dict.fromkeys([*also, *inside_conditions(tiles)])
         if stream is not None:
-            self.line(f"if {' and '.join(['streams', *conditions])}:")
+            condition, write = stream
+            self.line(f"if {' and '.join(['streams', condition, *conditions])}:")
             with self.indented():
-                nest = Nest(self, shape, strip=STRIP if shape[-1] % STRIP == 0 else shape[-1])
-                nest.take_over(first)
-                nest.fast = True
-                stream(nest)
-                nest.write(finish=False)
-                self.line("fence()")
+                write(first)
             self.line("else:")
             with self.indented():
                 self._sweep_cached(first, conditions, fill, bounds)

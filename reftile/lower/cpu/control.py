@@ -13,9 +13,9 @@ from reftile.ir.core import Block, Op, Value
 from reftile.ir.types import PointerType, TileType
 from reftile.lower.cpu.builder import Builder, Frame
 from reftile.lower.cpu.hoist import find_product, write_product
-from reftile.lower.cpu.memory import absolute
 from reftile.lower.cpu.nests import Nest
 from reftile.lower.cpu.tiles import Buffer, Held, Literal_, Root, Tile, kind_of
+from reftile.lower.cpu.views import absolute
 
 LOOKS = 32
 """How often a block looks for what it waits for before its thread lets others run; a power of two.

@@ -19,12 +19,21 @@ from reftile.ir.diagnostics import Diagnosis, ReftileError
 from reftile.ir.dtypes import DType
 from reftile.ir.formatting import check_format
 from reftile.ir.types import PointerType, TensorViewType, TileType, TokenType
-from reftile.lower.cpu import memory, ordering, products, pure, reductions
+from reftile.lower.cpu import (
+    atomics,
+    loads,
+    ordering,
+    products,
+    pure,
+    reductions,
+    stores,
+    views,
+)
 from reftile.lower.cpu.builder import Builder, Frame, Unsupported
 from reftile.lower.cpu.control import Control
-from reftile.lower.cpu.memory import TensorView
 from reftile.lower.cpu.nests import Nest
 from reftile.lower.cpu.tiles import Buffer, Literal_, Root, kind_of
+from reftile.lower.cpu.views import TensorView
 
 FIRST_ARGUMENT = 13
 """Slots of the parameters in front of the arguments: the extents of the grid, the number of blocks,
@@ -199,25 +208,25 @@ class _Generator:
             case "assert":
                 self._assert(op)
             case "make_tensor_view":
-                memory.make_tensor_view(b, op)
+                views.make_tensor_view(b, op)
             case "make_partition_view" | "make_strided_view" | "make_gather_scatter_view":
-                memory.make_tile_view(b, op)
+                views.make_tile_view(b, op)
             case "get_index_space_shape" | "get_tensor_shape":
-                memory.get_extents(b, op)
+                views.get_extents(b, op)
             case "load_view_tko":
-                memory.load_view(b, op, block)
+                loads.load_view(b, op, block)
             case "load_ptr_tko":
-                memory.load_ptr(b, op, block)
+                loads.load_ptr(b, op, block)
             case "store_view_tko":
-                memory.store_view(b, op, block)
+                stores.store_view(b, op, block)
             case "store_ptr_tko":
-                memory.store_ptr(b, op, block)
+                stores.store_ptr(b, op, block)
             case "atomic_rmw_tko":
-                memory.atomic_rmw(b, op, block)
+                atomics.atomic_rmw(b, op, block)
             case "atomic_cas_tko":
-                memory.atomic_cas(b, op, block)
+                atomics.atomic_cas(b, op, block)
             case "atomic_red_view_tko":
-                memory.atomic_red_view(b, op, block)
+                atomics.atomic_red_view(b, op, block)
             case "get_global":
                 self._pointer(op)
             case "alloca":
@@ -276,7 +285,7 @@ class _Generator:
             raise ReftileError(Diagnosis("print_tko.format", str(error), op.span)) from None
         buffers: list[Buffer] = []
         for value in values:
-            tile = memory.absolute(b.tile(value))
+            tile = views.absolute(b.tile(value))
             buffers.append(b.buffer(tile.shape, tile.kind, last=b.frames[-1].position))
             b.store_into(tile, buffers[-1])
         b.prints.append((op, tuple(buffers)))

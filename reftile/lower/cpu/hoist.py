@@ -16,8 +16,8 @@ from typing import cast
 from reftile.ir.core import Op, Value
 from reftile.ir.dtypes import F32, F64
 from reftile.lower.cpu.builder import Builder
-from reftile.lower.cpu.memory import TileView, constant_of
 from reftile.lower.cpu.tiles import Buffer, size_of
+from reftile.lower.cpu.views import TileView, constant_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,12 +63,16 @@ class _Level:
 class Nest:
     """The loops over a shape, outermost first; extents of 1 have no loop.
 
-    bounds: the text of each extent, where it is not the whole one. strip: how many elements of the
-    last axis the innermost loop passes over; all of them if it is 0.
+    bounds: the text of each extent, where it is not the whole one. rows: the last axis has no loop
+    yet, and who makes the nest opens loops over it and adds its position to `index`.
     """
 
     def __init__(
-        self, builder: Builder, shape: Shape, bounds: Sequence[str] | None = None, strip: int = 0
+        self,
+        builder: Builder,
+        shape: Shape,
+        bounds: Sequence[str] | None = None,
+        rows: bool = False,
     ) -> None:
         self.builder = builder
         self.shape = shape
@@ -78,15 +82,10 @@ class Nest:
         self._kept: dict[tuple[int, Index], str] = {}
         self._adopted: dict[int, Held] = {}
         self.fast = False
-        self.strip = "0"
         index: list[str] = []
-        for axis, extent in enumerate(shape):
+        for axis, extent in enumerate(shape[:-1] if rows else shape):
             if extent == 1 and bounds is None:
                 index.append("0")
-                continue
-            if strip and axis == len(shape) - 1:
-                self.strip = self.open(f"{extent}, {strip}", "0", True)
-                index.append(self.open(f"{self.strip} + {strip}", self.strip))
                 continue
             index.append(self.open(bounds[axis] if bounds else str(extent)))
         self.index: Index = tuple(index)
@@ -95,7 +94,14 @@ class Nest:
         """Open one more loop inside; the name of its counter. steps: `extent` names a step too."""
         name = self.builder.name("x")
         limits = f"{start}, {extent}" if steps or start != "0" else extent
-        self.levels.append(_Level(f"for {name} in range({limits}):"))
+        return self._open(name, f"range({limits})")
+
+    def open_lanes(self, count: int) -> str:
+        """Open a loop inside whose turns become the lanes of one vector; its counter's name."""
+        return self._open(self.builder.name("x"), f"lanes({count})")
+
+    def _open(self, name: str, turns: str) -> str:
+        self.levels.append(_Level(f"for {name} in {turns}:"))
         self._level_of[name] = len(self.levels) - 1
         return name
 

@@ -14,7 +14,7 @@ from reftile.ir.dtypes import DTYPES, F64
 from reftile.ir.types import TileType
 from reftile.lower.cpu.builder import Builder
 from reftile.lower.cpu.formats import rounded, rounded_single
-from reftile.lower.cpu.memory import ViewLoad
+from reftile.lower.cpu.loads import ViewLoad
 from reftile.lower.cpu.nests import Nest
 from reftile.lower.cpu.tiles import (
     Buffer,

@@ -99,10 +99,18 @@ def test_what_is_overwritten_in_place_is_not_copied() -> None:
     assert "pointer(scratch" not in source
 
 
+def test_long_rows_have_a_way_past_the_caches() -> None:
+    assert "streams" not in source_of(axpy, *vectors(3), 512)
+    source = source_of(axpy, *vectors(3), 1024)
+    way = source[source.index("if streams") : source.index("else:")]
+    assert "lanes(8)" in way and "stream_32(" in way and way.rstrip().endswith("fence()")
+
+
 @pytest.mark.parametrize(
     ("kernel", "arguments"),
     [
         (axpy, (*vectors(3), 128)),
+        (axpy, (*vectors(3), 1024)),
         (softmax, (np.zeros((8, 256), np.float32), np.zeros((8, 256), np.float32), 4, 256)),
         (matmul, (*(np.zeros((64, 64), np.float32) for _ in range(3)), 32, 32, 16)),
     ],

@@ -82,6 +82,21 @@ def _object_code(text: str, libraries: list[Any]) -> bytes:
     return machine_of_numba.emit_object(whole)
 
 
+class _LoopName(ir.MDValue):
+    """Metadata that names a loop and says things of it: distinct, and its own first operand."""
+
+    def descr(self, buf: list[str]) -> None:
+        """Write the operands."""
+        operands = ", ".join(x.get_reference() for x in (self, *self.operands))
+        buf += (f"distinct !{{ {operands} }}\n",)
+
+
+def _not_unrolled(module: Any) -> _LoopName:
+    """What says of a loop that it is not unrolled, which happens before vectors are made."""
+    said = module.add_metadata(["llvm.loop.unroll.disable"])
+    return _LoopName(module, [said], name=str(len(module.metadata)))
+
+
 class _Lowering:
     """The lowering of one function.
 
@@ -127,8 +142,14 @@ class _Lowering:
                 self.expression(value)
             case ast.If(test=test, body=body, orelse=otherwise):
                 self.branch(self.truth(test), body, otherwise)
-            case ast.For(target=ast.Name(id=name), iter=ast.Call(args=limits), body=body):
-                self.count(name, [self.typed(v)[1] for v in limits], body)
+            case ast.For(
+                target=ast.Name(id=name),
+                iter=ast.Call(func=ast.Name(id=turns), args=limits),
+                body=body,
+            ):
+                back = self.count(name, [self.typed(v)[1] for v in limits], body)
+                if turns == "lanes":
+                    back.set_metadata("llvm.loop", _not_unrolled(self.module))
             case ast.While(body=body):
                 self.repeat(body)
             case ast.Continue():
@@ -158,8 +179,8 @@ class _Lowering:
                 b.branch(end)
         b.position_at_end(end)
 
-    def count(self, name: str, limits: list[Any], body: list[ast.stmt]) -> None:
-        """Lower `for` over a range with a positive step."""
+    def count(self, name: str, limits: list[Any], body: list[ast.stmt]) -> Any:
+        """Lower `for` over a range with a positive step; the branch back."""
         b = self.builder
         one = ir.Constant(_I64, 1)
         start = limits[0] if len(limits) > 1 else ir.Constant(_I64, 0)
@@ -181,8 +202,9 @@ class _Lowering:
         b.position_at_end(more)
         following = b.add(counter, step, flags=("nsw",))
         counter.add_incoming(following, more)
-        b.cbranch(b.icmp_signed("<", following, end), head, done)
+        back = b.cbranch(b.icmp_signed("<", following, end), head, done)
         b.position_at_end(done)
+        return back
 
     def repeat(self, body: list[ast.stmt]) -> None:
         """Lower `while True`."""

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -776,30 +776,61 @@ def stopped(typingctx, params):
     return types.boolean(params), generate
 
 
-_LINE = ir.VectorType(_LLVM["i64"], 4)
-LINE_BYTES = 32
+# Memory past the caches
 
 
-@intrinsic
-def stream_line(typingctx, base, offset, source, start):
-    """Copy 32 bytes past the caches, to an address that is a multiple of 32."""
+def vector_placer(size_bytes: int) -> Any:
+    """`place(number)`: the thread's place for a vector, which LLVM keeps in a register.
 
-    def generate(context, builder, signature, args):
-        base, offset, source, start = args
-        from_place = builder.bitcast(builder.gep(source, [start]), _LINE.as_pointer())
-        line = builder.load(from_place, align=1)
-        to_place = builder.bitcast(builder.gep(base, [offset]), _LINE.as_pointer())
-        made = builder.store(line, to_place, align=LINE_BYTES)
-        one = ir.Constant(ir.IntType(32), 1)
-        made.set_metadata("nontemporal", builder.module.add_metadata([one]))
-        return context.get_dummy_value()
+    number: tells places apart.
+    """
 
-    return types.void(base, types.int64, source, types.int64), generate
+    @intrinsic
+    def place(typingctx, number):
+        def generate(context, builder, signature, args):
+            made = cgutils.alloca_once(builder, ir.ArrayType(_BYTE, size_bytes))
+            made.align = size_bytes
+            return builder.bitcast(made, _BYTE.as_pointer())
+
+        return BASE(number), generate
+
+    return place
+
+
+def streamer(size_bytes: int) -> Any:
+    """`stream(base, offset, source)`: a vector past the caches, to a multiple of its size."""
+    vector = ir.VectorType(_LLVM["i64"], size_bytes // 8)
+
+    @intrinsic
+    def stream(typingctx, base, offset, source):
+        def generate(context, builder, signature, args):
+            base, offset, source = args
+            from_place = builder.bitcast(source, vector.as_pointer())
+            value = builder.load(from_place, align=size_bytes)
+            to_place = builder.bitcast(builder.gep(base, [offset]), vector.as_pointer())
+            made = builder.store(value, to_place, align=size_bytes)
+            one = ir.Constant(ir.IntType(32), 1)
+            made.set_metadata("nontemporal", builder.module.add_metadata([one]))
+            return context.get_dummy_value()
+
+        return types.void(base, types.int64, source), generate
+
+    return stream
+
+
+@njit(forceinline=True)
+def lanes(count):
+    """The positions in a vector."""
+    return range(count)
 
 
 @intrinsic
 def fence(typingctx):
-    """Order what went past the caches before what follows."""
+    """Order what went past the caches before what follows.
+
+    On x86 this is a locked instruction, which empties the buffers that combine writes.
+    Source: Intel SDM, volume 3, "Buffering of write combining memory locations".
+    """
 
     def generate(context, builder, signature, args):
         builder.fence("seq_cst")
