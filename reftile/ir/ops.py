@@ -3441,7 +3441,7 @@ class Mmai(Op):
         attributes_text="signedness_lhs: signedness, signedness_rhs: signedness",
         results_text="result: tile[*b m n; i32]",
         where={"F": ("i8", "i4")},
-        levels=("tile", "pipe"),
+        levels=("tile", "pipe", "simt"),
         meaning="dot_int(lhs, rhs, acc, F, signedness_lhs, signedness_rhs)",
         accuracy="exact",
         poison="contract",

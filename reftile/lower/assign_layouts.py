@@ -90,7 +90,7 @@ from reftile.lower.fragments import (
     text_of,
 )
 from reftile.lower.lower_transfers import passes_of
-from reftile.lower.warp_products import warp_grids
+from reftile.lower.warp_products import check_target, warp_grids
 
 ELEMENTWISE = frozenset({"elementwise", "select"})
 """The poison classes of operations that work element by element."""
@@ -161,7 +161,7 @@ class _Wishes:
                     assert isinstance(value.type, TileType)
                     rows, columns = value.type.shape
                     self.facts.append(Demand(value, accumulator_layout(rows, columns), op))
-            case ops.Mmaf():
+            case ops.Mmaf() | ops.Mmai():
                 self.product(op)
             case ops.Reduce():
                 self.reduce(op)
@@ -277,6 +277,7 @@ class _Wishes:
             self.facts.append(Demand(port, layout, op))
 
     def product(self, op: ops.Mmaf | ops.Mmai) -> None:
+        check_target(op, str(self.kernel.attributes.get("target")))
         grids = warp_grids(op, warps_around(op, self.kernel))
         self.facts.append(Offer(op.result, grids.accumulators, op))
         self.read(op, 0, op.result, grids.lhs)

@@ -142,7 +142,6 @@ REASONS: dict[str, str] = {
     "gather": _IN_ORDER,
     "cat": "registers of two tiles do not become one yet; store both parts apart",
     "insert": "registers of two tiles do not become one yet; store both parts apart",
-    "mmai": "products of 8-bit integers by warps have no rows yet; use `mma_start`",
     "mmaf_scaled": "no instruction of these targets takes scales",
     "mmaf_sparse": "products of sparse tiles have no rows yet",
     "pack": "elements of less than a byte have no registers of their own",

@@ -40,8 +40,17 @@ def _instruction(m: int, k: int, bits: int, types: str) -> Instruction:
 INSTRUCTIONS: dict[tuple[str, str], Instruction] = {
     ("bf16", "f32"): _instruction(16, 16, 16, "f32.bf16.bf16.f32"),
     ("f16", "f32"): _instruction(16, 16, 16, "f32.f16.f16.f32"),
+    ("f16", "f16"): _instruction(16, 16, 16, "f16.f16.f16.f16"),
+    ("tf32", "f32"): _instruction(16, 8, 32, "f32.tf32.tf32.f32"),
+    ("f64", "f64"): _instruction(8, 4, 64, "f64.f64.f64.f64"),
+    ("f8e4m3", "f32"): _instruction(16, 32, 8, "f32.e4m3.e4m3.f32"),
+    ("f8e5m2", "f32"): _instruction(16, 32, 8, "f32.e5m2.e5m2.f32"),
+    ("i8", "i32"): _instruction(16, 32, 8, "s32.{lhs}8.{rhs}8.s32"),
 }
-"""By the types of operands and accumulator."""
+"""By the types of operands and accumulator. Of integers the text has their signs left open."""
+
+NEEDS_SM_89 = ("f8e4m3", "f8e5m2")
+"""Operands that warps of sm_80 do not multiply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +75,31 @@ def instruction_of(op: ops.Mmaf | ops.Mmai) -> Instruction:
     assert isinstance(lhs, TileType) and isinstance(rhs, TileType) and isinstance(acc, TileType)
     found = INSTRUCTIONS.get((lhs.dtype.name, acc.dtype.name))
     if len(acc.shape) != 2 or rhs.dtype != lhs.dtype or found is None:
-        raise fail("lower.mma", f"{lhs} by {rhs} is not lowered yet", op.span)
+        known = ", ".join(f"{a} into {c}" for a, c in INSTRUCTIONS)
+        raise fail(
+            "lower.mma",
+            f"{lhs} by {rhs} into {acc} is no product of warps",
+            op.span,
+            f"two axes, and one of {known}",
+        )
     return found
+
+
+def check_target(op: ops.Mmaf | ops.Mmai, target: str) -> None:
+    """Refuse what a target's warps do not multiply.
+
+    Raises:
+        ReftileError: the target lacks it.
+    """
+    lhs = op.lhs.type
+    assert isinstance(lhs, TileType)
+    if target == "sm_80" and lhs.dtype.name in NEEDS_SM_89:
+        raise fail(
+            "lower.mma",
+            f"warps of {target} do not multiply {lhs.dtype}",
+            op.span,
+            "sm_89 and later do; or convert the operands to f16",
+        )
 
 
 def warp_grids(op: ops.Mmaf | ops.Mmai, warps: int) -> Grids:

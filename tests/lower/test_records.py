@@ -35,12 +35,13 @@ ELSEWHERE = {
 NO_ROW = "on these types"
 REFUSED_BY_PTX = {
     **dict.fromkeys(
-        "absi atan2 cos cosh divi erf expm1 exti fpowi ftof ftoi int_to_ptr log1p "
-        "offset philox pow ptr_to_int ptr_to_ptr remf sin sinh tan trunci".split(),
+        "absi atan2 cos cosh divi erf expm1 fpowi ftof ftoi int_to_ptr log1p "
+        "offset philox pow ptr_to_int ptr_to_ptr remf sin sinh tan".split(),
         NO_ROW,
     ),
     "if_rows": "several groups in one warp",
     "mmaf": "8 warps cannot share a product of 4x6x8",
+    "mmai": "8 warps cannot share a product of 4x6x8",
 }
 """What reaches PTX and has no instructions there, with a part of the message."""
 ALLOCA = re.compile(r"%(\w+) = alloca \{[^}]*\} : (tile<ptr<\w+>>)\n")

@@ -535,6 +535,7 @@ def _make_mmaf(op: Op, plan: Plan[Block]) -> Apply[Block]:
     kinds = [tile_type(v.type) for v in op.operands]
     result = tile_type(op.results[0].type)
     step = 256 // kinds[0].dtype.bits
+    signs = [op.attributes.get(f"signedness_{side}") for side in ("lhs", "rhs")]
 
     def apply(block: Block, values: list[Any]) -> Sequence[Any]:
         warp = warp_of(block)
@@ -548,7 +549,10 @@ def _make_mmaf(op: Op, plan: Plan[Block]) -> Apply[Block]:
         rows, columns = np.unique(row), np.unique(column)
         total, _ = dense(values[2], kinds[2], warp.index)
         wide = total[np.ix_(rows, columns)].astype(np.float64)
-        left, right = a[rows].astype(np.float64), b[:, columns].astype(np.float64)
+        left, right = (
+            _numbers(values, sign)
+            for values, sign in zip((a[rows], b[:, columns]), signs, strict=True)
+        )
         for k in range(0, left.shape[1], step):
             product = left[:, k : k + step] @ right[k : k + step]
             wide = np.asarray(_rounded(product + wide, result.dtype)).astype(np.float64)
@@ -567,6 +571,14 @@ def _make_mmaf(op: Op, plan: Plan[Block]) -> Apply[Block]:
         return (Tile(data, poison),)
 
     return apply
+
+
+def _numbers(values: Any, sign: object) -> Any:
+    """Operands as f64; integers are held with a sign."""
+    wide: Any = values.astype(np.float64)
+    if sign == "unsigned":
+        wide = np.where(wide < 0, wide + 2.0 ** (8 * values.dtype.itemsize), wide)
+    return wide
 
 
 def _check_held(warp: Warp, op: Op, row: Indices, column: Indices) -> None:
@@ -599,6 +611,7 @@ PRODUCTS: dict[str, Maker[Block]] = {
     "multiply_async": _make_multiply,
     "commit_products": _make_commit,
     "mmaf": _make_mmaf,
+    "mmai": _make_mmaf,
 }
 """How to run each of these operations."""
 

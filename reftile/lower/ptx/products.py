@@ -14,6 +14,7 @@ from reftile.ir.types import TileType
 from reftile.lower.fragments import register_of
 from reftile.lower.ptx.shapes import layout_for
 from reftile.lower.ptx.writer import Writer, packing, tile_of
+from reftile.lower.warp_products import instruction_of
 
 _SWIZZLE_MODES = {128: 1, 64: 2, 32: 3, 16: 0}
 _TYPES = {"f8e4m3": "e4m3", "f8e5m2": "e5m2", "i8": "s8"}
@@ -87,28 +88,39 @@ def _multiply(writer: Writer, op: Op) -> None:
     )
 
 
-def _mmaf(writer: Writer, op: Op) -> None:
-    """One `mma.sync` for each 16x8 of the result and 16 of k, k outermost."""
-    assert isinstance(op, ops.Mmaf)
+def _multiply_warps(writer: Writer, op: Op) -> None:
+    """One `mma.sync` for each part of the result and each step of k, k outermost."""
+    assert isinstance(op, (ops.Mmaf, ops.Mmai))
+    shape = instruction_of(op)
     layouts = [layout_for(v) for v in (op.lhs, op.rhs, op.acc)]
     lhs, rhs, acc = (register_of(layout) for layout in layouts if layout is not None)
-    kind, element = tile_of(op.result), tile_of(op.lhs)
-    if element.dtype.name not in ("bf16", "f16") or kind.dtype.name != "f32":
-        raise writer.unsupported(op.result, "this product of warps")
     a, b, c = (writer.elements(v) for v in (op.lhs, op.rhs, op.acc))
     d = writer.result(op.result)
-    name = element.dtype.name
-    depths = sorted({k for _, k in lhs if k % 16 == 0})
-    blocks = sorted((m, n) for m, n in acc if m % 16 == 0 and n % 8 == 0)
+    per = packing(op.lhs), packing(op.rhs), packing(op.result)
+    counts = [
+        rows * columns // 32 // each
+        for (rows, columns), each in zip(
+            ((shape.m, shape.k), (shape.k, shape.n), (shape.m, shape.n)), per, strict=True
+        )
+    ]
+    types = shape.types
+    if isinstance(op, ops.Mmai):
+        signs = (op.signedness_lhs, op.signedness_rhs)
+        left, right = ("u" if sign == "unsigned" else "s" for sign in signs)
+        types = types.format(lhs=left, rhs=right)
+    depths = sorted({k for _, k in lhs if k % shape.k == 0})
+    blocks = sorted((m, n) for m, n in acc if m % shape.m == 0 and n % shape.n == 0)
+
+    def part(registers: list[str], first: int, port: int) -> str:
+        begin = first // per[port]
+        return ", ".join(registers[begin : begin + counts[port]])
+
     for k in depths:
         for m, n in blocks:
-            left = ", ".join(a[lhs[m, k] // 2 :][:4])
-            right = ", ".join(b[rhs[k, n] // 2 :][:2])
-            first = acc[m, n]
-            into = ", ".join(d[first : first + 4])
-            given = ", ".join((c if k == depths[0] else d)[first : first + 4])
+            into, given = part(d, acc[m, n], 2), part(c if k == depths[0] else d, acc[m, n], 2)
+            left, right = part(a, lhs[m, k], 0), part(b, rhs[k, n], 1)
             writer.line(
-                f"mma.sync.aligned.m16n8k16.row.col.f32.{name}.{name}.f32 "
+                f"mma.sync.aligned.m{shape.m}n{shape.n}k{shape.k}.row.col.{types} "
                 f"{{{into}}}, {{{left}}}, {{{right}}}, {{{given}}};"
             )
 
@@ -122,7 +134,8 @@ PRODUCTS: dict[str, Callable[[Writer, Op], None]] = {
     "fence_products": _fixed("wgmma.fence.sync.aligned;"),
     "matrix_descriptor": _descriptor,
     "multiply_async": _multiply,
-    "mmaf": _mmaf,
+    "mmaf": _multiply_warps,
+    "mmai": _multiply_warps,
     "commit_products": _fixed("wgmma.commit_group.sync.aligned;"),
     "wait_products": _wait,
 }

@@ -223,7 +223,7 @@ class _Assigner:
 def _keeps_places(op: Op) -> bool:
     kinds = [v.type for v in (*op.operands, *op.results) if isinstance(v.type, TileType)]
     alike = len({k.element for k in kinds}) == 1 or all(k.size == 1 for k in kinds)
-    return op.name in ("wait_products", "mmaf") or (
+    return op.name in ("wait_products", "mmaf", "mmai") or (
         op.definition.poison in _IN_PLACE and not op.regions and alike
     )
 
