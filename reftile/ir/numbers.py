@@ -26,6 +26,10 @@ __all__ = [
 ]
 
 
+_CANONICAL = 0x7FC00000
+"""The bits of the canonical NaN of f32."""
+
+
 def canonical(values: Array) -> Array:
     """Return `values` with every NaN replaced by the canonical one: positive, quiet, no payload."""
     nan = np.isnan(values)
@@ -39,7 +43,8 @@ def decode(bits: Array, dtype: DType) -> Array:
 
     bits: of dtype.storage. Bits that an encoding does not use are ignored: the upper nibble of i4
     and f4e2m1, the low 13 of tf32. An i1 is true when its byte is not zero.
-    The NaNs of f32 and f64 keep their bits; those of every other format become canonical.
+    A NaN keeps its sign and its fraction, in the leading bits of the carrier's NaN, and so its bits
+    when it is encoded again.
     """
     bits = np.asarray(bits, dtype.storage)
     if dtype.is_int:
@@ -50,15 +55,25 @@ def decode(bits: Array, dtype: DType) -> Array:
         return bits.view(dtype.carrier)
     if dtype is F16:
         with np.errstate(all="ignore"):
-            return canonical(bits.view(np.float16).astype(np.float32))
+            return _with_nans_of(bits, bits.view(np.float16).astype(np.float32))
     if dtype is TF32:
         values = bits.view(np.float32)
         kept = np.asarray(bits & np.uint32(0xFFFFE000)).view(np.float32)
         # The mask could leave an infinity of a NaN whose payload is in the low bits.
-        return canonical(np.where(np.isnan(values), values, kept))
+        return np.where(np.isnan(values) & ~np.isnan(kept), np.float32(np.nan), kept)
     if dtype.bits == 16:
-        return canonical(np.asarray(bits.astype(np.uint32) << np.uint32(16)).view(np.float32))
+        return np.asarray(bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
     return np.asarray(_small_values(dtype)[bits & np.uint8((1 << dtype.bits) - 1)])
+
+
+def _with_nans_of(bits: Array, values: Array) -> Array:
+    """Return `values` of f16 with the sign and fraction of each NaN; the processor may quiet it."""
+    nan = np.isnan(values)
+    if nan.any():
+        wide = bits[nan].astype(np.uint32)
+        sign, fraction = (wide & np.uint32(0x8000)) << 16, (wide & np.uint32(0x3FF)) << 13
+        values.view(np.uint32)[nan] = sign | np.uint32(0x7F800000) | fraction
+    return values
 
 
 @functools.cache
@@ -80,15 +95,45 @@ def _small_values(dtype: DType) -> Array:
             value = -value if dtype.has_negative_zero or magnitude else np.nan
         values[code] = value
     table = canonical(values).astype(np.float32)
+    for code in np.flatnonzero(np.isnan(table)):
+        table.view(np.uint32)[code] = _nan_of(int(code), dtype)
     table.setflags(write=False)
     return table
+
+
+def _nan_of(code: int, dtype: DType) -> int:
+    """The bits of the carrier's NaN for a NaN of an 8 bit format."""
+    if not dtype.has_negative_zero:
+        return _CANONICAL
+    sign = code >> 7 if dtype.signed else 0
+    fraction = code & ((1 << dtype.mantissa_bits) - 1) if dtype.nan == "ieee" else 0
+    payload = fraction << (23 - dtype.mantissa_bits) if fraction else _CANONICAL & 0x7FFFFF
+    return sign << 31 | 0x7F800000 | payload
+
+
+def _encode_nans(values: Array, codes: Array, dtype: DType) -> Array:
+    """Return `codes` with the sign and fraction of each NaN of `values`, as far as there is room.
+
+    values: of f32. codes: an array of the caller's own.
+    """
+    nan, codes = np.isnan(values), np.asarray(codes)
+    if not nan.any() or not dtype.signed or dtype.nan in ("negative_zero", "none"):
+        return codes
+    wide = values.view(np.uint32)[nan]
+    found = np.full(wide.shape, nan_code(dtype), np.uint32)
+    if dtype.nan == "ieee":
+        fraction = (wide & np.uint32(0x7FFFFF)) >> np.uint32(23 - dtype.mantissa_bits)
+        found = np.where(fraction, np.uint32(dtype.max_finite_code + 1) | fraction, found)
+    found |= (wide >> np.uint32(31)) << np.uint32(dtype.exponent_bits + dtype.mantissa_bits)
+    codes[nan] = found.astype(codes.dtype)
+    return codes
 
 
 def encode(values: Array, dtype: DType) -> Array:
     """Return the encodings, of dtype.storage, of carrier values that the format has.
 
-    The NaNs of f32 and f64 keep their bits; every other format gets its canonical NaN, and f4e2m1,
-    which has none, its largest value.
+    A NaN keeps its sign and the leading bits of its fraction, where the format tells NaNs
+    apart: what `decode` gave gets its bits again. f4e2m1 has none and gets its largest value.
     """
     values = np.asarray(values, dtype.carrier)
     if dtype.is_int:
@@ -98,12 +143,13 @@ def encode(values: Array, dtype: DType) -> Array:
         return values.view(dtype.storage)
     if dtype is F16:
         with np.errstate(all="ignore"):
-            return canonical(values.astype(np.float16)).view(np.uint16)
+            return _encode_nans(values, values.astype(np.float16).view(np.uint16), dtype)
     if dtype is TF32:
-        return canonical(values).view(np.uint32)
+        return values.view(np.uint32)
     if dtype.bits == 16:
-        return (canonical(values).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
-    return round_to_code(values, dtype, "nearest_even", saturate=False)
+        codes = (values.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+        return _encode_nans(values, codes, dtype)
+    return _encode_nans(values, round_to_code(values, dtype, "nearest_even", saturate=False), dtype)
 
 
 def is_representable(values: Array, dtype: DType) -> Array:
