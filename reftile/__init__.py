@@ -82,7 +82,8 @@ def _load_interpreter() -> Backend:
                         raise
                     fall_back(error, kernel)
             report = interpreter.interpret(kernel, grid, args, check=True, **settings)
-        print("".join(report.printed), end="")
+        if options.prints:
+            print("".join(report.printed), end="")
         return report
 
     return run

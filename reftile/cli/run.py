@@ -245,7 +245,7 @@ def _launch(loaded: Loaded, backend: str | None, seed: int, progress: Progress |
         known = ", ".join(("batched", *BACKENDS.names))
         raise bad(f"there is no backend `{backend}` here", f"there are {known}")
     kernel, values = loaded.kernel(loaded.values)
-    options = LaunchOptions(check=False, seed=seed)
+    options = LaunchOptions(check=False, seed=seed, prints=False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         done: Any = BACKENDS.find(backend)(kernel, loaded.grid, values, options)

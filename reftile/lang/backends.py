@@ -21,13 +21,15 @@ class LaunchOptions:
 
     check: watch for races, poison and accesses out of bounds. schedule, seed: in which order things
     happen that nothing orders. stream: what the launch is queued on, of any library; backends
-    without streams do not look at it.
+    without streams do not look at it. prints: what the kernel prints is printed when it has ended;
+    the report has it in any case.
     """
 
     check: bool = True
     schedule: str = "program"
     seed: int = 0
     stream: Any = None
+    prints: bool = True
 
 
 class Backend(Protocol):

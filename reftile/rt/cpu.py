@@ -169,7 +169,8 @@ def run(
             Diagnosis("cpu.check", message, kernel.span, "pass check=False, or leave out `backend`")
         )
     report = launch_cpu(kernel, grid, args)
-    print("".join(report.printed), end="")
+    if options.prints:
+        print("".join(report.printed), end="")
     return report
 
 

@@ -47,6 +47,32 @@ def test_run_shows_and_saves_the_arrays(
     assert np.array_equal(np.load(saved)["z"], 2 * np.arange(40, dtype=np.float32))
 
 
+SAY = """\
+tile kernel @say(%x: tile<ptr<i32>>) {
+  %v, %t = load_ptr_tko %x {ordering = weak} : tile<i32>, token
+  %u = print_tko [%v] {format = "it is %d\\n"} : token
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("backend", ["interp", "cpu"])
+def test_what_a_kernel_prints_is_shown_once(
+    backend: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("REFTILE_CACHE", str(tmp_path))
+    path = tmp_path / "say.tile"
+    path.write_text(SAY)
+    command = ["run", str(path), "--backend", backend, "i32[1]=ones"]
+    assert execute(command) == 0
+    assert capsys.readouterr().out.count("it is 1") == 1
+    assert execute([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["printed"] == ["it is 1\n"]
+
+
 def test_run_prints_one_json_object(add: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["run", str(add), *ARGUMENTS, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
