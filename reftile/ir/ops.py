@@ -7186,6 +7186,50 @@ class StoreVector(Op):
         return cast("str", self.attributes["space"])
 
 
+class ReduceVector(Op):
+    """Combine one element of a fragment with global memory atomically."""
+
+    __slots__ = ()
+    name = "reduce_vector"
+    definition = Definition(
+        name="reduce_vector",
+        summary="Combine one element of a fragment with global memory atomically.",
+        operands_text="source: tile[*s; T], address: tile[; A], inside?: tile[; i1]",
+        attributes_text="first: int, offset: int = 0, mode: atomic_mode, scope: memory_scope",
+        levels=("simt",),
+        effects="atomic",
+        poison="memory",
+    )
+
+    @property
+    def source(self) -> Value:
+        return cast("Value", self.arguments[0])
+
+    @property
+    def address(self) -> Value:
+        return cast("Value", self.arguments[1])
+
+    @property
+    def inside(self) -> Value | None:
+        return cast("Value | None", self.arguments[2])
+
+    @property
+    def first(self) -> int:
+        return cast("int", self.attributes["first"])
+
+    @property
+    def offset(self) -> int:
+        return cast("int", self.attributes.get("offset", 0))
+
+    @property
+    def mode(self) -> str:
+        return cast("str", self.attributes["mode"])
+
+    @property
+    def scope(self) -> str:
+        return cast("str", self.attributes["scope"])
+
+
 class LoadVector(Op):
     """Load the registers of a fragment, some that follow each other at a time."""
 
@@ -8196,6 +8240,7 @@ OPS: dict[str, type[Op]] = {
     "load_shared": LoadShared,
     "store_shared": StoreShared,
     "store_vector": StoreVector,
+    "reduce_vector": ReduceVector,
     "load_vector": LoadVector,
     "store_matrix": StoreMatrix,
     "load_matrix": LoadMatrix,

@@ -128,7 +128,6 @@ REASONS: dict[str, str] = {
     "store_ptr_tko": _BY_POINTER,
     "atomic_rmw_tko": "of atomic updates only `atomic_inc_wrap_tko` has a form for threads yet",
     "atomic_cas_tko": "of atomic updates only `atomic_inc_wrap_tko` has a form for threads yet",
-    "atomic_red_view_tko": "reduce with `copy_out {mode = add}` instead",
     "memory_fence_alias_tko": "views of one memory under two addresses are not followed here",
     "gdc_wait_tko": "launches that depend on each other are not started by the host's plan yet",
     "gdc_launch_dependents_tko": "launches that depend on each other are not started by the "

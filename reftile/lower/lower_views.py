@@ -66,6 +66,28 @@ def lower_store_view(context: Context, op: Op) -> None:
         )
 
 
+def lower_reduce_view(context: Context, op: Op) -> None:
+    """Each element by the thread that holds its first copy, those outside the view left out."""
+    assert isinstance(op, ops.AtomicRedViewTko)
+    kind = op.value.type
+    assert isinstance(kind, TileType)
+    if kind.size == 1:
+        raise context.unsupported(f"this reduction of {kind} is not lowered yet")
+    layout = layout_of(kind.layout)
+    access = tile_access(context, op.view, op.index)
+    guards = _Guards(context, access, layout)
+    tile = context.scalar(op.value)
+    for register, (row, column) in enumerate(_elements(layout)):
+        context.emit(
+            ops.ReduceVector,
+            (tile, guards.address(row), guards.inside(row, column)),
+            first=register,
+            offset=column * access.size,
+            mode=op.mode,
+            scope=op.scope,
+        )
+
+
 def lower_load_view(context: Context, op: Op) -> None:
     """Vectors of each thread; what lies outside the view becomes its padding."""
     assert isinstance(op, ops.LoadViewTko)
@@ -202,6 +224,7 @@ def lower_index_space(context: Context, op: Op) -> None:
 VIEWS: dict[str, Callable[[Context, Op], None]] = {
     "store_view_tko": lower_store_view,
     "load_view_tko": lower_load_view,
+    "atomic_red_view_tko": lower_reduce_view,
     "get_tensor_shape": lower_shape,
     "get_index_space_shape": lower_index_space,
 }

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from reftile.interp.launch import interpret
+from reftile.ir.diagnostics import ReftileError
 from reftile.ir.parse import parse
 from reftile.lower.pipeline import lower
+from reftile.lower.ptx.assemble import assemble, find_ptxas
 from tests.lower.on_machine import launch
 
 
@@ -233,3 +235,72 @@ def test_a_tile_of_one_axis_is_a_row() -> None:
     x = np.arange(1000, dtype=np.float32)
     for result in everywhere(text, 4, {"x": x, "o": np.zeros_like(x), "n": 1000}, "o"):
         assert np.array_equal(result, 2 * x)
+
+
+# Atomic reductions
+
+
+def added(dtype: str, mode: str, target: str = "sm_80", warps: int = 4) -> str:
+    """O += X, by every block, at ragged edges."""
+    view = f"tensor_view<?x?x{dtype}, strides=[?, 1]>"
+    return f"""
+    pipe kernel @add(%x: tile<ptr<{dtype}>>, %o: tile<ptr<{dtype}>>, %m: tile<i32>,
+        %n: tile<i32>) attributes {{target = "{target}", warps = {warps}}} {{
+      %zero = constant {{value = 0}} : tile<i32>
+      %xt = make_tensor_view %x, [%m, %n], [%n] : {view}
+      %v = make_partition_view %xt : partition_view<tile=(8x16), {view}, padding=zero>
+      %ot = make_tensor_view %o, [%m, %n], [%n] : {view}
+      %w = make_partition_view %ot : partition_view<tile=(8x16), {view}>
+      %a, %read = load_view_tko %v, [%zero, %zero] {{ordering = weak}} : tile<8x16x{dtype}>, token
+      %s = atomic_red_view_tko %w, [%zero, %zero], %a {{
+        ordering = relaxed, scope = device, mode = {mode}}} : token
+      return
+    }}
+    """
+
+
+MODES = {
+    "addf": lambda o, x: o + 3 * x,
+    "add": lambda o, x: o + 3 * x,
+    "max": np.maximum,
+    "min": np.minimum,
+    "or": np.bitwise_or,
+    "xor": lambda o, x: o ^ x,
+}
+
+
+FORMS = [("f32", "addf"), ("f64", "addf"), ("f16", "addf"), ("i64", "add")]
+FORMS += [("i32", mode) for mode in MODES if mode != "addf"]
+
+
+@pytest.mark.parametrize(("dtype", "mode"), FORMS)
+@pytest.mark.parametrize("warps", [1, 8])
+def test_tiles_are_combined_with_memory(dtype: str, mode: str, warps: int) -> None:
+    """Three blocks; 8 warps hold more copies than there are elements: each counts once."""
+    kinds = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "i32": np.int32}
+    rng = np.random.default_rng(0)
+    m, n = 5, 8
+    x = rng.integers(-9, 10, (m, n)).astype(kinds.get(dtype, np.int64))
+    start = rng.integers(-9, 10, (m, n)).astype(x.dtype)
+    wanted = MODES[mode](start, x).astype(x.dtype)
+    text = added(dtype, mode, warps=warps)
+    lowered = lower(parse(text).kernel(), "sm_80")
+    for level in ("pipe", "simt", "ptx"):
+        o = start.copy()
+        if level == "ptx":
+            raw = "u2" if dtype == "f16" else x.dtype
+            launch(lowered, 3, x=x.view(raw), o=o.view(raw), m=m, n=n)
+        else:
+            kernel = parse(text).kernel() if level == "pipe" else lowered.passes.kernel
+            interpret(kernel, 3, [x, o, m, n])
+        assert np.array_equal(o, wanted), level
+    if find_ptxas() is not None:
+        assemble(lowered.ptx, "sm_80")
+
+
+def test_bf16_is_added_to_memory_where_the_hardware_does() -> None:
+    with pytest.raises(ReftileError, match="adding bf16 to memory before sm_90"):
+        lower(parse(added("bf16", "addf")).kernel(), "sm_80")
+    ptx = lower(parse(added("bf16", "addf", "sm_90a")).kernel(), "sm_90a").ptx
+    if find_ptxas() is not None:
+        assemble(ptx, "sm_90a")

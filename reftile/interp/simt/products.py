@@ -575,7 +575,7 @@ def _make_mmaf(op: Op, plan: Plan[Block]) -> Apply[Block]:
 
 def _numbers(values: Any, sign: object) -> Any:
     """Operands as f64; integers are held with a sign."""
-    wide: Any = values.astype(np.float64)
+    wide = np.asarray(values, np.float64)
     if sign == "unsigned":
         wide = np.where(wide < 0, wide + 2.0 ** (8 * values.dtype.itemsize), wide)
     return wide

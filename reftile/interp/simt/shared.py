@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reftile.interp.atomics import combine
 from reftile.interp.machine import Block
 from reftile.interp.memory import STORED_POISON, Buffer
 from reftile.interp.plan import Apply, Maker, Plan
@@ -273,6 +274,34 @@ def _make_store_vector(op: Op, plan: Plan[Block]) -> Apply[Block]:
     return apply
 
 
+def _make_reduce_vector(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    """Lanes one after another: several may meet in one element."""
+    kind = tile_type(op.operands[0].type)
+    first, offset = op.attributes["first"], op.attributes.get("offset", 0)
+    mode = str(op.attributes["mode"])
+    assert isinstance(first, int) and isinstance(offset, int)
+    size = kind.dtype.storage.itemsize
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        warp = warp_of(block)
+        lanes = _inside(warp, values[2])
+        addresses = warp.each(values[1], "an address") + offset
+        for lane in lanes:
+            data, poison = _registers(values[0], first, 1, np.array([lane]))
+            buffer, offsets = find_global(warp, addresses[lane : lane + 1], size, True)
+            old, missing = read_units(buffer, offsets, kind.dtype)
+            new = combine(mode, np.asarray(old), np.asarray(data).reshape(1), kind.dtype)
+            bad = missing if poison is None else np.asarray(poison).reshape(1)
+            if missing is not None and poison is not None:
+                bad = missing | np.asarray(poison).reshape(1)
+            write_units(buffer, offsets, kind.dtype, np.asarray(new), bad)
+        warp.simt.version += 1
+        warp.simt.accesses += 1
+        return ()
+
+    return apply
+
+
 def _make_load_vector(op: Op, plan: Plan[Block]) -> Apply[Block]:
     """Vectors of all registers, one instruction for each `count` of them."""
     kind = tile_type(op.results[0].type)
@@ -453,6 +482,7 @@ SHARED: dict[str, Maker[Block]] = {
     "store_shared": _make_store,
     "store_vector": _make_store_vector,
     "load_vector": _make_load_vector,
+    "reduce_vector": _make_reduce_vector,
     "global_address": _make_global_address,
     "store_matrix": _make_store_matrix,
     "load_matrix": _make_load_matrix,

@@ -18,6 +18,7 @@ from reftile.ir.numbers import convert, encode
 from reftile.ir.types import TileType
 from reftile.lower.ptx.exchange import change_layout
 from reftile.lower.ptx.table import register_kind
+from reftile.lower.ptx.threads import is_for_hopper
 from reftile.lower.ptx.writer import Held, Shifted, Writer, packing, tile_of
 
 _POLICIES = {"first": "0x12F0000000000000", "last": "0x14F0000000000000"}
@@ -84,6 +85,33 @@ def _narrow(writer: Writer, found: list[str], kind: str) -> tuple[list[str], str
     return found, kind
 
 
+def _reduce_vector(writer: Writer, op: Op) -> None:
+    assert isinstance(op, ops.ReduceVector)
+    kind = tile_of(op.source).dtype
+    if kind.name == "bf16" and not is_for_hopper(op):
+        raise writer.unsupported(op.source, "adding bf16 to memory before sm_90")
+    name, type = _REDUCTIONS[op.mode]
+    form = f"{type or kind.name[0]}{kind.bits}" if kind.is_int else kind.name
+    noftz = ".noftz" if kind.bits == 16 else ""
+    value = writer.single(op.source)[op.first]
+    guard = f"@{writer.predicate(op.inside)} " if op.inside is not None else ""
+    place = writer.address(op.address, op.offset)
+    scope = SCOPES[op.scope]
+    writer.line(f"{guard}red.relaxed.{scope}.global.{name}{noftz}.{form} {place}, {value};")
+
+
+_REDUCTIONS = {
+    "and": ("and", "b"),
+    "or": ("or", "b"),
+    "xor": ("xor", "b"),
+    "add": ("add", "u"),
+    "addf": ("add", "f"),
+    "max": ("max", "s"),
+    "min": ("min", "s"),
+    "umax": ("max", "u"),
+    "umin": ("min", "u"),
+}
+SCOPES = {"tl_blk": "cta", "block": "cta", "device": "gpu", "sys": "sys"}
 _SPACES = {"shared": "shared", "global": "global", "cluster": "shared::cluster"}
 _PADDINGS = {"zero": 0.0, "neg_zero": -0.0, "nan": nan, "pos_inf": inf, "neg_inf": -inf}
 
@@ -284,7 +312,7 @@ def _global_address(writer: Writer, op: Op) -> None:
 def _increment(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.AtomicIncWrapTko)
     assert isinstance(op.result.type, TileType)
-    scope = {"tl_blk": "cta", "block": "cta", "device": "gpu", "sys": "sys"}[op.scope]
+    scope = SCOPES[op.scope]
     pointer, limit = writer.one(op.pointer), writer.one(op.limit)
     (result,) = writer.result(op.result)
     writer.line(f"atom.{op.ordering}.{scope}.global.inc.u32 {result}, [{pointer}], {limit};")
@@ -297,6 +325,7 @@ MEMORY: dict[str, Callable[[Writer, Op], None]] = {
     "load_shared": _load_shared,
     "store_shared": _store_shared,
     "store_vector": _store_vector,
+    "reduce_vector": _reduce_vector,
     "store_matrix": _store_matrix,
     "load_vector": _load_vector,
     "prefetch_tensor": _prefetch_tensor,

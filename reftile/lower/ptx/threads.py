@@ -97,13 +97,14 @@ def _wait(writer: Writer, op: Op) -> None:
     address, phase = writer.address(op.address), writer.one(op.phase)
     order = ".acquire.cluster" if op.cluster else ""
     # What waits for a while in hardware came with sm_90; before, looking is all there is.
-    look = "try_wait" if _is_for_hopper(op) else "test_wait"
+    look = "try_wait" if is_for_hopper(op) else "test_wait"
     writer.label(label)
     writer.line(f"mbarrier.{look}.parity{order}.shared::cta.b64 {done}, {address}, {phase};")
     writer.line(f"@!{done} bra {label};")
 
 
-def _is_for_hopper(op: Op) -> bool:
+def is_for_hopper(op: Op) -> bool:
+    """True if the kernel that `op` stands in is for sm_90a."""
     block = op.parent
     while block is not None and block.parent is not None:
         owner = block.parent.parent
