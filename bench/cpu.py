@@ -1,11 +1,13 @@
-"""Time compiled kernels against NumPy, Triton's interpreter and copies of memory, in one run.
+"""Time compiled kernels against NumPy, memory copies, Triton's interpreter, TileLang's C code.
 
     python bench/cpu.py [--rounds 15] [--threads N] [--json FILE] [--no-triton]
+        [--tilelang PYTHON]
 
 Both sides run on the same processors, turn by turn, so that whatever else the machine does meets
 both; the least and the median times are compared. NumPy's products use its own BLAS with as many
 threads; its other operations use one, so ours are measured on one thread as well as on all.
-Results are compared before they are timed.
+Results are compared before they are timed. TileLang is asked for in an interpreter that has it
+(`pip install tilelang`), and left out, with a word, if none is given.
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ import math
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -337,6 +341,77 @@ def measure_triton(threads: int, rounds: int) -> list[dict[str, Any]]:
     return found
 
 
+class TileLang:
+    """TileLang in a process of its own, which measures one launch for each line."""
+
+    def __init__(self, python: str) -> None:
+        """Start it.
+
+        Raises:
+            SystemExit: there is no such interpreter, or it lacks TileLang.
+        """
+        try:
+            subprocess.run(
+                [python, "-c", "import tilelang, torch"], check=True, capture_output=True
+            )
+        except (OSError, subprocess.CalledProcessError) as error:
+            why = getattr(error, "stderr", None) or str(error).encode()
+            last = why.decode().strip().splitlines()[-1]
+            raise SystemExit(f"--tilelang {python}: it cannot import tilelang: {last}") from None
+        self.process = subprocess.Popen(
+            [python, str(HERE / "tilelang_cpu.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def measure(self, size: int, tile: tuple[int, int, int]) -> float:
+        """The seconds of one launch."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        print(size, *tile, file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise SystemExit("TileLang stopped; run bench/tilelang_cpu.py by itself to see why")
+        return float(json.loads(answer))
+
+    def close(self) -> None:
+        """End the process."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def measure_tilelang(tilelang: TileLang, threads: int, rounds: int) -> list[dict[str, Any]]:
+    """Products against TileLang's `c` target, tile for tile; its code runs on one thread."""
+    found: list[dict[str, Any]] = []
+    rng = np.random.default_rng(0)
+    for size, tile in ((256, (64, 64, 32)), (512, (64, 64, 32))):
+        a, b = rng.standard_normal((2, size, size), dtype=np.float32)
+        c = np.empty_like(a)
+        ours = launch(matmul, (size // tile[0], size // tile[1]), a, b, c, *tile)
+        ours(threads)
+        if not close(c, a @ b, 1e-2)():
+            raise SystemExit(f"matmul {size}^3: wrong")
+        times: dict[str, list[float]] = {"theirs": [], "ours": [], "ours_1": []}
+        tilelang.measure(size, tile)
+        for _ in range(max(3, rounds // 3)):
+            times["theirs"].append(tilelang.measure(size, tile))
+            for _ in range(3):
+                times["ours"].append(seconds(partial(ours, threads)))
+                times["ours_1"].append(seconds(partial(ours, 1)))
+        best = {name: summary(t) for name, t in times.items()}
+        result = {"row": f"matmul {size}^3 f32", "theirs_is": "TileLang's C code", "asked": 50.0}
+        result |= best
+        for name in ("ours", "ours_1"):
+            for what in ("least", "median"):
+                result[f"{name}_{what}"] = best["theirs"][f"{what}_ms"] / best[name][f"{what}_ms"]
+        show(result)
+        found.append(result)
+    tilelang.close()
+    return found
+
+
 def main() -> None:
     """Measure, print, and keep the figures if asked."""
     parser = argparse.ArgumentParser(
@@ -346,7 +421,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=thread_count())
     parser.add_argument("--json", type=Path)
     parser.add_argument("--no-triton", action="store_true")
+    parser.add_argument("--tilelang", metavar="PYTHON", help="an interpreter that has TileLang")
     options = parser.parse_args()
+    tilelang = TileLang(options.tilelang) if options.tilelang else None
     print(f"{options.threads} threads; load {os.getloadavg()[0]:.1f}")
     results: list[dict[str, Any]] = []
     for row in rows():
@@ -355,6 +432,10 @@ def main() -> None:
     results += measure_bandwidth(options.threads, options.rounds)
     if not options.no_triton:
         results += measure_triton(options.threads, options.rounds)
+    if tilelang is not None:
+        results += measure_tilelang(tilelang, options.threads, options.rounds)
+    else:
+        print("no interpreter with TileLang was given: no comparison with its C code")
     if options.json:
         about = {
             "machine": platform.machine(),
