@@ -53,6 +53,13 @@ COMPUTE = """tile kernel @compute(%p: tile<ptr<{T}>>, %q: tile<ptr<{T}>>) {{
 """
 
 
+def move(dtype: DType) -> str:
+    """A kernel that moves 256 elements in every way, and writes their bits too."""
+    pack, unpack = ("bitcast", "bitcast") if dtype.bits == 8 else ("pack", "unpack")
+    size = 256 * dtype.bits // 8
+    return MOVE.format(T=dtype.name, bits=dtype.bits, bytes=size, pack=pack, unpack=unpack)
+
+
 def all_nans(dtype: DType) -> np.ndarray:
     """256 codes, the NaNs of the format among them, signalling ones too."""
     if dtype.bits == 8:
@@ -67,14 +74,11 @@ def all_nans(dtype: DType) -> np.ndarray:
 def test_moving_keeps_the_bits_of_every_nan(dtype: DType, check: bool) -> None:
     codes = all_nans(dtype)
     out, bits = np.zeros_like(codes), np.zeros_like(codes)
-    pack, unpack = ("bitcast", "bitcast") if dtype.bits == 8 else ("pack", "unpack")
-    size = 256 * dtype.bits // 8
-    text = MOVE.format(T=dtype.name, bits=dtype.bits, bytes=size, pack=pack, unpack=unpack)
     arrays = [
         HostBytes(array.view(np.uint8), name, name)
         for array, name in ((codes, dtype.name), (out, dtype.name), (bits, f"i{dtype.bits}"))
     ]
-    interpret(parse(text), 1, arrays, check=check)
+    interpret(parse(move(dtype)), 1, arrays, check=check)
     assert (out == codes).all()
     assert (bits == codes).all()
 

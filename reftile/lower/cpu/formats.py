@@ -34,7 +34,7 @@ def decoded(text: str, element: Element) -> str:
         return text
     match element.name:
         case "f16":
-            return f"float_of_half_bits({text})"
+            return f"float_of_f16_bits({text})"
         case "bf16":
             return f"float_of_bf16_bits({text})"
         case "tf32":
@@ -57,7 +57,11 @@ def encoded(text: str, element: Element) -> str:
         case "bf16":
             return f"bf16_bits({text})"
         case _:
-            return f"i8_of_signed({code(f'widen({text})', element, 'nearest_even', False)})"
+            number = code(f"widen({text})", element, "nearest_even", False)
+            if element.nan not in ("ieee", "all_ones") or not element.signed:
+                return f"i8_of_signed({number})"
+            fields = f"{element.exponent_bits}, {element.mantissa_bits}, {element.has_infinity}"
+            return f"f8_bits({text}, {number}, {fields})"
 
 
 def code(wide: str, target: DType, rounding: str, saturate: bool) -> str:
@@ -78,7 +82,7 @@ def value_of_code(text: str, target: DType) -> str:
         case "tf32":
             return f"float32_of_code(shl({text}, i64(13)))"
         case "f16":
-            return f"float_of_half_bits(i16_of_signed({text}))"
+            return f"float_of_f16_bits(i16_of_signed({text}))"
         case "bf16":
             return f"float_of_bf16_bits(i16_of_signed({text}))"
         case _:

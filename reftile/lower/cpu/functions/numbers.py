@@ -58,9 +58,10 @@ def round_tf32(x):
 
 @inlined
 def bf16_bits(x):
-    """The code of a bf16; every NaN is the canonical one."""
-    bits = m.choose(m.feq(x, x), m.bits32(x), _QUIET)
-    return m.i16_of_signed(m.lshr(bits, np.int32(16)))
+    """The code of a bf16; a NaN keeps its sign and what there is room for of its fraction."""
+    code = m.lshr(m.bits32(x), np.int32(16))
+    lost = m.andi(m.noti(m.feq(x, x)), m.ieq(m.andi(code, np.int32(0x7F)), np.int32(0)))
+    return m.i16_of_signed(m.choose(lost, m.ori(code, np.int32(0x40)), code))
 
 
 @inlined
@@ -71,8 +72,54 @@ def float_of_bf16_bits(bits):
 
 @inlined
 def f16_bits(x):
-    """The code of an f16; every NaN is the canonical one."""
-    return m.choose(m.feq(x, x), m.half_bits(x), np.int16(0x7E00))
+    """The code of an f16; a NaN keeps its sign and what there is room for of its fraction."""
+    nan = nan_code(x, 5, 10, True)
+    return m.choose(m.feq(x, x), m.half_bits(x), m.i16_of_signed(nan))
+
+
+@inlined
+def float_of_f16_bits(bits):
+    """The value of an f16 code; the processor's own conversion makes every NaN a quiet one."""
+    code = m.i32_of_unsigned(bits)
+    nan = m.igt(m.andi(code, np.int32(0x7FFF)), np.int32(0x7C00))
+    return m.choose(nan, nan_of_code(code, 5, 10, True), m.float_of_half_bits(bits))
+
+
+@inlined
+def nan_code(x, exponent_bits, mantissa_bits, fractions):
+    """The code, as i32, of a NaN of f32 in a narrower signed format.
+
+    fractions: whether the format has more than one NaN of a sign; else it is the one of all ones.
+    """
+    bits = m.bits32(x)
+    sign_at = exponent_bits + mantissa_bits
+    sign = m.shl(m.lshr(bits, np.int32(31)), np.int32(sign_at))
+    if not fractions:
+        return m.ori(sign, np.int32((1 << sign_at) - 1))
+    fraction = m.lshr(m.andi(bits, np.int32(0x7FFFFF)), np.int32(23 - mantissa_bits))
+    quiet = np.int32(1 << (mantissa_bits - 1))
+    fraction = m.choose(m.ieq(fraction, np.int32(0)), quiet, fraction)
+    infinity = np.int32(((1 << exponent_bits) - 1) << mantissa_bits)
+    return m.ori(m.ori(sign, infinity), fraction)
+
+
+@inlined
+def nan_of_code(code, exponent_bits, mantissa_bits, fractions):
+    """The f32 of the code, as i32, of a NaN in a narrower signed format (see `nan_code`)."""
+    sign = m.shl(code, np.int32(31 - exponent_bits - mantissa_bits))
+    sign = m.andi(sign, np.int32(-0x80000000))
+    if not fractions:
+        return m.float32_of_bits(m.ori(sign, _QUIET))
+    fraction = m.andi(code, np.int32((1 << mantissa_bits) - 1))
+    fraction = m.shl(fraction, np.int32(23 - mantissa_bits))
+    return m.float32_of_bits(m.ori(m.ori(sign, np.int32(0x7F800000)), fraction))
+
+
+@inlined
+def f8_bits(x, code, exponent_bits, mantissa_bits, infinite):
+    """The code of a signed 8 bit format that has -0, given that of numbers, as i64."""
+    nan = nan_code(x, exponent_bits, mantissa_bits, infinite)
+    return m.i8_of_signed(m.choose(m.feq(x, x), m.i32_of_signed(code), nan))
 
 
 @inlined
@@ -197,6 +244,8 @@ def float_of_code(code, exponent_bits, mantissa_bits, bias, largest, infinite, m
     if not minus:
         nan = m.ori(nan, m.ieq(code, np.int32(1 << sign_at)))
     value = m.choose(negative, m.negf(value), value)
+    if minus and exponent_bits + mantissa_bits == 7:
+        return m.choose(nan, nan_of_code(code, exponent_bits, mantissa_bits, infinite), value)
     return m.choose(nan, np.float32(np.nan), value)
 
 

@@ -79,7 +79,7 @@ def philox(c0, c1, c2, c3, k0, k1, rounds):
 
 
 _NARROW = {
-    "f16": (m.float_of_half_bits, n.f16_bits, m.round_f16),
+    "f16": (n.float_of_f16_bits, n.f16_bits, m.round_f16),
     "bf16": (n.float_of_bf16_bits, n.bf16_bits, n.round_bf16),
 }
 
