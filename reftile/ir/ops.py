@@ -36,7 +36,7 @@ class AtomicRmwTko(Op):
                 "floats are added with addf; f16 and bf16 have no other mode",
             ),
         ),
-        levels=("tile", "pipe"),
+        levels=("tile", "pipe", "simt"),
         effects="atomic",
         poison="memory",
         tile_ir={
@@ -99,7 +99,7 @@ class AtomicCasTko(Op):
             "E": ("i32", "i64", "f32", "f64"),
             "ordering": ("relaxed", "acquire", "release", "acq_rel"),
         },
-        levels=("tile", "pipe"),
+        levels=("tile", "pipe", "simt"),
         effects="atomic",
         poison="memory",
         tile_ir={

@@ -7,9 +7,9 @@ tensors that bulk copies use, with what the host must encode in their attributes
 
 Each chapter of spec/pipe*.md has a module with one function for each operation: roles and barriers
 in `lower_roles` and `lower_barriers`, copies in `lower_copies`, registers and shared memory in
-`lower_transfers`, global memory in `lower_views`, products in `lower_products`; `change_layouts`
-does what `assign_layouts` put between two layouts of a value. This module does what is the same at
-both levels.
+`lower_transfers`, global memory in `lower_views` and `lower_atomics`, products in `lower_products`;
+`change_layouts` does what `assign_layouts` put between two layouts of a value. This module does
+what is the same at both levels.
 
 Before:
 
@@ -65,6 +65,7 @@ from reftile.ir.core import Block, Kernel, Op, Region, Value
 from reftile.ir.types import TOKEN, TensorMapType
 from reftile.lower.change_layouts import CHANGES, plan_scratch
 from reftile.lower.context import Context
+from reftile.lower.lower_atomics import ATOMICS
 from reftile.lower.lower_barriers import BARRIERS
 from reftile.lower.lower_copies import COPIES
 from reftile.lower.lower_products import PRODUCTS
@@ -126,8 +127,6 @@ REASONS: dict[str, str] = {
     "alloca": "threads have no global memory of their own; pass a pointer",
     "load_ptr_tko": _BY_POINTER,
     "store_ptr_tko": _BY_POINTER,
-    "atomic_rmw_tko": "of atomic updates only `atomic_inc_wrap_tko` has a form for threads yet",
-    "atomic_cas_tko": "of atomic updates only `atomic_inc_wrap_tko` has a form for threads yet",
     "memory_fence_alias_tko": "views of one memory under two addresses are not followed here",
     "gdc_wait_tko": "launches that depend on each other are not started by the host's plan yet",
     "gdc_launch_dependents_tko": "launches that depend on each other are not started by the "
@@ -230,6 +229,7 @@ _HANDLERS: dict[str, Handler] = {
     **PRODUCTS,
     **TRANSFERS,
     **VIEWS,
+    **ATOMICS,
     **CHANGES,
     **PLACES,
     "iota": _iota,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from reftile.interp.atomics import combine
 from reftile.interp.machine import Block
 from reftile.interp.plan import Apply, Maker, Plan
 from reftile.interp.prepared import Prepared, prepare_meaning
@@ -30,6 +31,7 @@ from reftile.interp.values import Tile
 from reftile.ir.attributes import Dense
 from reftile.ir.core import Op
 from reftile.ir.dtypes import I32
+from reftile.ir.numbers import encode
 from reftile.ir.types import TileType
 
 # Who am I
@@ -234,6 +236,40 @@ def _make_increment(op: Op, plan: Plan[Block]) -> Apply[Block]:
     return apply
 
 
+def _make_update(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    """Read, modify and write, or compare and swap: lanes one after another."""
+    kind = tile_type(op.results[0].type)
+    is_swap = op.name == "atomic_cas_tko"
+    mode = str(op.attributes.get("mode", ""))
+    size = kind.dtype.storage.itemsize
+
+    def apply(block: Block, values: list[Any]) -> Sequence[Any]:
+        warp = warp_of(block)
+        pointers = warp.each(values[0], "a pointer")
+        operands = [warp.each(v, "an operand of an update") for v in values[1 : 2 + is_swap]]
+        found = np.zeros(LANES, kind.dtype.carrier)
+        for lane in warp.lanes:
+            buffer, offsets = find_global(warp, pointers[lane : lane + 1], size, True)
+            old, poison = read_units(buffer, offsets, kind.dtype)
+            if poison is not None:
+                warp.fault("poison.compare", "the element has no defined value")
+            old = np.asarray(old)
+            given = [np.asarray(v[lane : lane + 1], kind.dtype.carrier) for v in operands]
+            if not is_swap:
+                new = combine(mode, old, given[0], kind.dtype)
+            else:
+                alike = encode(old, kind.dtype) == encode(given[0], kind.dtype)
+                new = np.where(alike, given[1], old)
+            found[lane] = old[0]
+            write_units(buffer, offsets, kind.dtype, np.asarray(new), None)
+        warp.simt.version += 1
+        warp.simt.accesses += 1
+        bad = None if warp.mask.all() else ~warp.mask
+        return (Tile(found, bad), None)[: len(op.results)]
+
+    return apply
+
+
 def _make_change(op: Op, plan: Plan[Block]) -> Apply[Block]:
     source, result = tile_type(op.operands[0].type), tile_type(op.results[0].type)
 
@@ -273,6 +309,8 @@ ACTIONS: dict[str, Maker[Block]] = {
     "permute": _renaming(_of_permute),
     "extract": _renaming(_of_extract),
     "atomic_inc_wrap_tko": _make_increment,
+    "atomic_rmw_tko": _make_update,
+    "atomic_cas_tko": _make_update,
 }
 """How to run each of these operations."""
 

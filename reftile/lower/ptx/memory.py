@@ -15,7 +15,7 @@ from reftile.ir import ops
 from reftile.ir.core import Op, Value
 from reftile.ir.dtypes import F64, DType
 from reftile.ir.numbers import convert, encode
-from reftile.ir.types import TileType
+from reftile.ir.types import PointerType, TileType
 from reftile.lower.ptx.exchange import change_layout
 from reftile.lower.ptx.table import register_kind
 from reftile.lower.ptx.threads import is_for_hopper
@@ -90,8 +90,8 @@ def _reduce_vector(writer: Writer, op: Op) -> None:
     kind = tile_of(op.source).dtype
     if kind.name == "bf16" and not is_for_hopper(op):
         raise writer.unsupported(op.source, "adding bf16 to memory before sm_90")
-    name, type = _REDUCTIONS[op.mode]
-    form = f"{type or kind.name[0]}{kind.bits}" if kind.is_int else kind.name
+    name, letter = _REDUCTIONS[op.mode]
+    form = kind.name if letter == "f" else f"{letter}{kind.bits}"
     noftz = ".noftz" if kind.bits == 16 else ""
     value = writer.single(op.source)[op.first]
     guard = f"@{writer.predicate(op.inside)} " if op.inside is not None else ""
@@ -318,6 +318,58 @@ def _increment(writer: Writer, op: Op) -> None:
     writer.line(f"atom.{op.ordering}.{scope}.global.inc.u32 {result}, [{pointer}], {limit};")
 
 
+def _update(writer: Writer, op: Op) -> None:
+    assert isinstance(op, ops.AtomicRmwTko)
+    kind = tile_of(op.result).dtype
+    if kind.name == "bf16" and not is_for_hopper(op):
+        raise writer.unsupported(op.arg, "adding bf16 to memory before sm_90")
+    name, letter = _REDUCTIONS.get(op.mode, ("exch", "b"))
+    form = kind.name if letter == "f" else f"{letter}{kind.bits}"
+    noftz = ".noftz" if kind.bits == 16 else ""
+    pointer, value = writer.one(op.pointers), _in_register(writer, op.arg)
+    (result,) = writer.result(op.result)
+    head = f"atom.{op.ordering}.{SCOPES[op.scope]}.global.{name}{noftz}.{form}"
+    writer.line(f"{head} {result}, [{pointer}], {value};")
+
+
+def _swap(writer: Writer, op: Op) -> None:
+    assert isinstance(op, ops.AtomicCasTko)
+    bits = tile_of(op.result).dtype.bits
+    pointer = writer.one(op.pointers)
+    expected, value = (_in_register(writer, v) for v in (op.cmp, op.val))
+    (result,) = writer.result(op.result)
+    head = f"atom.{op.ordering}.{SCOPES[op.scope]}.global.cas.b{bits}"
+    writer.line(f"{head} {result}, [{pointer}], {expected}, {value};")
+
+
+def _in_register(writer: Writer, value: Value) -> str:
+    """Untyped instructions take no immediates of floats, nor halves any."""
+    found = writer.one(value)
+    if found.startswith("%"):
+        return found
+    kind = register_kind(tile_of(value).element)
+    register = writer.register(kind, "known")
+    writer.line(f"mov.{kind} {register}, {found};")
+    return register
+
+
+def _offset(writer: Writer, op: Op) -> None:
+    """Elements are counted with a sign; addresses wrap."""
+    assert isinstance(op, ops.Offset)
+    element = tile_of(op.ptr).element
+    assert isinstance(element, PointerType)
+    size = element.pointee.bits // 8
+    number = tile_of(op.offset).dtype
+    if number.bits not in (32, 64) or not size:
+        raise writer.unsupported(op.offset, "a pointer advanced by these")
+    pointers, amounts = writer.elements(op.ptr), writer.elements(op.offset)
+    for target, pointer, amount in zip(writer.result(op.result), pointers, amounts, strict=True):
+        if number.bits == 32:
+            writer.line(f"mad.wide.s32 {target}, {amount}, {size}, {pointer};")
+        else:
+            writer.line(f"mad.lo.s64 {target}, {amount}, {size}, {pointer};")
+
+
 MEMORY: dict[str, Callable[[Writer, Op], None]] = {
     "change_layout": change_layout,
     "shared_address": _shared_address,
@@ -340,4 +392,7 @@ MEMORY: dict[str, Callable[[Writer, Op], None]] = {
     "wait_async": _wait_async,
     "global_address": _global_address,
     "atomic_inc_wrap_tko": _increment,
+    "atomic_rmw_tko": _update,
+    "atomic_cas_tko": _swap,
+    "offset": _offset,
 }
