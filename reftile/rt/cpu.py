@@ -45,6 +45,10 @@ STREAM_BYTES = 64 << 20
 """From this size of all arrays on rows are written past the caches."""
 _CHUNKS_PER_THREAD = 8
 _SMALL_WORK = 1 << 15
+_TURNS = 64
+"""How often a counted loop is taken to run."""
+_LONG_WORK = 1 << 24
+"""Elements, in all blocks, from which on a launch may take longer than one waits for Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +70,16 @@ class CpuReport:
 
 @dataclass(slots=True)
 class _Prepared:
-    """A kernel that is ready to run. elements: of its largest tile."""
+    """A kernel that is ready to run.
+
+    elements: of its largest tile. work: elements of a block, as far as it is known; of a kernel
+    with a loop until something happens, without end.
+    """
 
     program: Program
     code: Code
     elements: int
+    work: int
     packers: list[Any]
     slots: int
     parameters: list[NDArray[np.int64]] = field(default_factory=list[NDArray[np.int64]])
@@ -186,7 +195,9 @@ def _prepare(kernel: Kernel, groups: tuple[int, ...]) -> _Prepared:
         for result in op.results:
             if isinstance(result.type, TileType):
                 elements = max(elements, result.type.size)
-    return _Prepared(made, code, elements, [], 0)
+    names = {op.name for op in kernel.walk()}
+    work = _LONG_WORK if "loop" in names else elements * (_TURNS if "for" in names else 1)
+    return _Prepared(made, code, elements, work, [], 0)
 
 
 # Arguments
@@ -406,7 +417,9 @@ def _run(
     elif threads is None and blocks * prepared.elements <= _SMALL_WORK:
         count = 1
     else:
-        chunk = max(1, blocks // (count * _CHUNKS_PER_THREAD))
+        # Between chunks a thread sees that it is to stop.
+        most = max(1, _LONG_WORK // prepared.work)
+        chunk = max(1, min(blocks // (count * _CHUNKS_PER_THREAD), most))
     parameters = np.array(
         [
             *grid,
@@ -427,9 +440,9 @@ def _run(
     address = int(parameters.__array_interface__["data"][0])
     if program.uses_blas:
         with _one_blas_thread():
-            _run_threads(kernel, prepared, address, count, parameters, pinned)
+            _run_threads(kernel, prepared, address, count, parameters, pinned, blocks)
     else:
-        _run_threads(kernel, prepared, address, count, parameters, pinned)
+        _run_threads(kernel, prepared, address, count, parameters, pinned, blocks)
     if printer and printer.failed:
         raise printer.failed[0]
     if parameters[6] > 0:
@@ -459,9 +472,12 @@ def _run_threads(
     count: int,
     parameters: NDArray[np.int64],
     pinned: bool,
+    blocks: int,
 ) -> None:
     function, size = prepared.code.function, prepared.program.scratch_bytes
-    if count == 1 and not prepared.program.waits:
+    # A thread that runs compiled code does not hear Ctrl-C; one that waits for others does.
+    is_long = blocks * prepared.work >= _LONG_WORK
+    if count == 1 and not prepared.program.waits and not is_long:
         function(address, _scratch_address(size))
         return
 
@@ -475,6 +491,10 @@ def _run_threads(
         if prepared.program.waits:
             futures.append(pool.submit(work, 0))
             _watch(kernel, futures, parameters)
+        elif is_long:
+            futures.append(pool.submit(work, 0))
+            for future in futures:
+                future.result()
         else:
             work(0)
             for future in futures:

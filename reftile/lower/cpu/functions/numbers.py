@@ -15,8 +15,22 @@ from numba import njit
 
 from reftile.lower.cpu.functions import machine as m
 
-inlined = njit(error_model="numpy", forceinline=True, cache=True)
-called = njit(error_model="numpy", cache=True)
+
+def _compiled(**options):
+    """What compiles a function, and keeps its code where numba finds a folder for that."""
+
+    def compile(function):
+        try:
+            return njit(error_model="numpy", cache=True, **options)(function)
+        except RuntimeError:
+            # Neither the package's folder nor one of the user's may be written to.
+            return njit(error_model="numpy", **options)(function)
+
+    return compile
+
+
+inlined = _compiled(forceinline=True)
+called = _compiled()
 
 NEAREST, ZERO, DOWN, UP, AWAY = range(5)
 """Rounding modes: nearest_even, zero, negative_inf, positive_inf, nearest_away."""
