@@ -219,7 +219,7 @@ def run_cases(
         if progress is not None:
             progress(i, len(cases), case.id)
         if time_limit is not None and time.perf_counter() - start > time_limit:
-            results.results.append(_unrun(case))
+            results.results.append(unrun(case))
             continue
         try:
             if isinstance(case, Question):
@@ -238,7 +238,8 @@ def run_cases(
     return results
 
 
-def _unrun(case: Case | Question) -> Result:
+def unrun(case: Case | Question) -> Result:
+    """A case that there was no time for."""
     if isinstance(case, Question):
         return Result(case.id, "litmus", case.test.family, "any", Verdict.SKIP, "no time left")
     return Result(case.id, case.suite, case.op, case.dtype, Verdict.SKIP, "no time left")

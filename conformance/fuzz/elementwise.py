@@ -141,6 +141,9 @@ def _fits(op: Op) -> bool:
 
 # What keeps operands off the undefined cases
 
+FRACTIONS = ("f16", "bf16", "f32", "f64")
+"""Types whose products every target has."""
+
 Attributes = dict[str, object]
 Types = dict[str, TileType]
 Guard = Callable[[Writer, list[Value], Attributes, Types], list[Value]]
@@ -204,10 +207,17 @@ def _guard_difference(
 def _guard_truncation(
     writer: Writer, operands: list[Value], attributes: Attributes, types: Types
 ) -> list[Value]:
-    """A float that fits the integer: saturated, or small and whole."""
+    """A float that fits the integer: saturated, or small and whole, of an i1 below 1."""
     source = operands[0]
     assert isinstance(source.type, TileType)
     result = types["result"].dtype
+    if result.bits == 1 and source.type.dtype.name in FRACTIONS and writer.choices.chance(50):
+        bits = writer.need(TileType(source.type.shape, DTYPES["i8"]))
+        low = writer.masked_bits(bits, 1)
+        whole = writer.let(ops.Itof, low, type=source.type, signedness="unsigned")
+        attributes.pop("saturating", None)
+        attributes["rounding"] = "nearest_int_to_zero"
+        return [writer.let(ops.Mulf, whole, writer.filled(source.type, 0.75))]
     small = result.bits >= 8 and source.type.dtype.has_zero
     if attributes.get("saturating") or not small or not writer.choices.chance(50):
         attributes["saturating"] = True

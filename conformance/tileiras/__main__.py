@@ -1,10 +1,13 @@
 """Hold NVIDIA's compiler against everything, and write down what disagrees.
 
-    python -m reftile.conformance.tileiras out/ --bundle bundle.zip --fuzz 300
+    python -m reftile.conformance.tileiras out/ --fuzz 300               # all on one machine
+    python -m reftile.conformance.tileiras out/ --bundle bundle.zip      # compiled elsewhere
+    python -m reftile.conformance.tileiras out/ --interpreted negf=absf  # a planted fault, no GPU
 
-Writes `summary.json`, the verdict of every case as `cases.jsonl`, and `disagreements.json`, each
-with a program: those of the fuzzer made smaller for as long as they disagree, where `tileiras` is
-installed beside the GPU.
+Writes `summary.json`, the verdict of every case as `SUITE.jsonl`, and `findings.json`: what
+disagrees in the same way, each with a program made smaller for as long as it does. Whose fault it
+is stays to be said. Where `tileiras` is installed, programs are compiled as they come, in all
+processes at once, and kept on the disk.
 """
 
 from __future__ import annotations
@@ -13,77 +16,94 @@ import argparse
 import json
 import sys
 import time
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from reftile.conformance import report
 from reftile.conformance.cases import BUDGETS
-from reftile.conformance.runner import run_suites
-from reftile.conformance.tileiras import fuzz
+from reftile.conformance.progress import terminal_progress
+from reftile.conformance.runner import Progress, Result, Results, unrun
 from reftile.conformance.tileiras.backend import TileirasBackend
 from reftile.conformance.tileiras.build import SUITES
 from reftile.conformance.tileiras.bundle import Bundle, read_bundle
+from reftile.conformance.tileiras.campaign import Reductions, Seeds, Suite
 from reftile.conformance.tileiras.compiler import Target, find_tileiras
+from reftile.conformance.tileiras.interpreted import Uncompiled
+from reftile.conformance.tileiras.reduce import Finding, group
+from reftile.conformance.tileiras.workers import Make, Work, do_all
 
 from reftile.ir.diagnostics import ReftileError
 
-REDUCE_SECONDS = 20.0
-
 
 def main() -> int:
-    """Return 1 if something disagrees, 2 if there is nothing to run on."""
+    """Return 1 if something disagrees, 2 if there is nothing to run on, 130 after Ctrl-C."""
+    options = _options()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    if options.interpreted is not None:
+        faults = dict(f.split("=") for f in options.interpreted.split(",") if f)
+        make: Make = partial(Uncompiled, None, faults)
+    else:
+        make = partial(make_backend, tuple(options.bundle), options.gpu)
+    try:
+        backend = make()
+        info = backend.info()
+    except ReftileError as error:
+        print(error.diagnosis.message, file=sys.stderr)
+        return 2
+    backend.device.close()
+    print(f"{info.name} {info.version} on {info.device}", flush=True)
+    with terminal_progress() as progress:
+        campaign = Campaign(make, options, progress)
+        campaign.summary["backend"] = asdict(info) | {"accumulate": {}}
+        try:
+            for name in filter(None, options.suite.split(",")):
+                campaign.run_suite(name)
+            if options.fuzz:
+                campaign.run_fuzzer(options.seed, options.fuzz)
+        except KeyboardInterrupt:
+            print("stopped", file=sys.stderr)
+            return 130
+        finally:
+            campaign.write()
+    return int(bool(campaign.findings))
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m reftile.conformance.tileiras")
     parser.add_argument("folder", type=Path, help="where to write what was found")
     parser.add_argument(
         "--bundle", type=Path, action="append", default=[], help="compiled programs"
     )
+    parser.add_argument("--gpu", default="sm_90", help="what to compile for")
     parser.add_argument("--suite", default=",".join(SUITES))
     parser.add_argument("--budget", default="default", choices=BUDGETS)
-    parser.add_argument("--time-limit", type=float, help="seconds for each suite")
+    parser.add_argument("--filter", default="", help="a regular expression for ids")
+    parser.add_argument("--time-limit", type=float, help="seconds for each suite, and the fuzzer")
+    parser.add_argument("--litmus-runs", type=int, default=0, help="instances of each test")
     parser.add_argument("--fuzz", type=int, default=0, help="seeds of the fuzzer to try")
     parser.add_argument("--seed", type=int, default=0, help="the first of them")
+    parser.add_argument("--jobs", type=int, default=0, help="processes; 0 for one on each core")
+    parser.add_argument("--reduce", type=float, default=20.0, help="seconds for each finding")
+    parser.add_argument("--reduce-limit", type=float, help="seconds for all of a suite's findings")
+    parser.add_argument(
+        "--interpreted", metavar="OP=OP,...", help="no GPU: interpret, some operations as others"
+    )
     options = parser.parse_args()
-    suites = options.suite.split(",")
-    unknown = sorted(set(suites) - set(SUITES))
+    unknown = sorted(set(filter(None, options.suite.split(","))) - set(SUITES))
     if unknown:
         parser.error(f"there is no suite `{unknown[0]}` (there are: {', '.join(SUITES)})")
-    options.folder.mkdir(parents=True, exist_ok=True)
-    try:
-        backend = make_backend(options.bundle)
-        info = backend.info()
-    except ReftileError as error:
-        print(error.diagnosis.message, file=sys.stderr)
-        return 2
-    print(f"{info.name} {info.version} on {info.device}")
-    summary: dict[str, Any] = {"backend": asdict(info) | {"accumulate": {}}, "suites": {}}
-    disagreements: list[dict[str, Any]] = []
-    for suite in suites:
-        limit = options.time_limit
-        results = run_suites(backend, [suite], options.budget, time_limit=limit)
-        summary["suites"][suite] = results.summary() | {"seconds": round(results.seconds, 1)}
-        print(f"{suite}: {summary['suites'][suite]}", flush=True)
-        report.write_jsonl(results, options.folder / f"{suite}.jsonl")
-    if options.fuzz:
-        start = time.perf_counter()
-        found = fuzz.compare(backend, options.seed, options.fuzz)
-        summary["fuzz"] = dict(found.counts) | {"seconds": round(time.perf_counter() - start, 1)}
-        print(f"fuzz: {summary['fuzz']}", flush=True)
-        for one in found.disagreements:
-            if backend.live:
-                one = fuzz.reduce(backend, one, REDUCE_SECONDS)
-            disagreements.append(asdict(one))
-            print(f"seed {one.seed}: {one.what}\n{one.text}", flush=True)
-    (options.folder / "summary.json").write_text(json.dumps(summary, indent=1))
-    (options.folder / "disagreements.json").write_text(json.dumps(disagreements, indent=1))
-    bad = sum(s[v] for s in summary["suites"].values() for v in ("fail", "error", "flaky"))
-    return int(bool(bad or disagreements))
+    return options
 
 
-def make_backend(paths: list[Path]) -> TileirasBackend:
+def make_backend(paths: Sequence[Path], gpu: str = "sm_90") -> TileirasBackend:
     """The backend with the programs of some bundles; what is in none is compiled, if it can be."""
     backend = TileirasBackend()
-    backend.bundle = Bundle(Target())
+    backend.bundle = Bundle(Target(gpu))
     for path in paths:
         bundle = read_bundle(path)
         backend.bundle.target, backend.bundle.tileiras = bundle.target, bundle.tileiras
@@ -95,6 +115,99 @@ def make_backend(paths: list[Path]) -> TileirasBackend:
             raise
         backend.live = False
     return backend
+
+
+@dataclass
+class Campaign:
+    """What was found so far; it is on the disk after each step."""
+
+    make: Make
+    options: argparse.Namespace
+    progress: Progress | None = None
+    summary: dict[str, Any] = field(default_factory=lambda: {"suites": {}})
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+    def write(self) -> None:
+        """Write the summary and the findings."""
+        folder: Path = self.options.folder
+        (folder / "summary.json").write_text(json.dumps(self.summary, indent=1))
+        found = [one.to_json() for one in self.findings]
+        (folder / "findings.json").write_text(json.dumps(found, indent=1))
+
+    def run_suite(self, name: str) -> None:
+        """Run the cases of a suite, then reduce what disagrees."""
+        options = self.options
+        suite = Suite(name, options.budget, options.filter, options.litmus_runs)
+        backend = self.make()
+        cases = suite.prepare(backend)
+        backend.device.close()
+        results = Results(self.summary["backend"], options.budget, 0)
+        found: dict[int, Result] = {}
+        start = time.perf_counter()
+        try:
+            for number, result in self._do(suite, len(cases), options.time_limit, name):
+                found[number] = result
+        finally:
+            results.results = [found.get(i) or unrun(c) for i, c in enumerate(cases)]
+            results.seconds = time.perf_counter() - start
+            self._report(name, results)
+        if options.reduce:
+            self._reduce(suite, results.results)
+
+    def _report(self, name: str, results: Results) -> None:
+        counts = results.summary() | {"seconds": round(results.seconds, 1)}
+        self.summary["suites"][name] = counts
+        print(f"{name}: {counts}", flush=True)
+        report.write_jsonl(results, self.options.folder / f"{name}.jsonl")
+        self.write()
+
+    def _reduce(self, suite: Suite, results: Sequence[Result]) -> None:
+        groups = tuple(group(results))
+        work = Reductions(suite, groups, self.options.reduce)
+        limit = self.options.reduce_limit
+        found: dict[int, Finding] = {}
+        for number, finding in self._do(work, len(groups), limit, "reduce"):
+            found[number] = finding
+            self._add(finding)
+        for number, members in enumerate(groups):
+            if number not in found:
+                note = "there was no time to reduce it"
+                self._add(Finding.of(members, note=note))
+        self.summary["suites"][suite.name]["findings"] = len(groups)
+        self.summary["suites"][suite.name]["reduced"] = sum(bool(f.text) for f in found.values())
+        self.write()
+
+    def _add(self, finding: Finding) -> None:
+        self.findings.append(finding)
+        sizes = "{} operations, of {}".format(*reversed(finding.operations))
+        print(f"{finding.kind} {finding.ids[0]} ({len(finding.ids)}): {sizes}", flush=True)
+
+    def run_fuzzer(self, first: int, count: int) -> None:
+        """Run programs of the fuzzer, and reduce those that disagree."""
+        start = time.perf_counter()
+        counts: Counter[str] = Counter()
+        work = Seeds(first, count, self.options.reduce)
+        limit = self.options.time_limit
+        try:
+            for _, (kind, finding) in self._do(work, count, limit, "fuzz"):
+                counts[kind] += 1
+                if finding is not None:
+                    self._add(finding)
+        finally:
+            seconds = round(time.perf_counter() - start, 1)
+            self.summary["fuzz"] = dict(counts.most_common()) | {"seconds": seconds}
+            print(f"fuzz: {self.summary['fuzz']}", flush=True)
+
+    def _do(self, work: Work, count: int, limit: float | None, what: str) -> Any:
+        pieces = do_all(self.make, work, count, self.options.jobs, limit)
+        for done, (number, found) in enumerate(pieces, 1):
+            if self.progress is not None:
+                self.progress(done, count, what)
+            if done % 500 == 0:
+                print(f"{what}: {done} of {count}", file=sys.stderr, flush=True)
+                with suppress(OSError):
+                    self.write()
+            yield number, found
 
 
 if __name__ == "__main__":

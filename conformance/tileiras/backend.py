@@ -10,24 +10,24 @@ import numpy as np
 from reftile.conformance.backend import Info, Unsupported
 from reftile.conformance.cases import Argument, Buffer, Bytes, Scalar
 from reftile.conformance.oracle.formats import WIDTHS
-from reftile.conformance.stress import Histogram, StressConfig
+from reftile.conformance.stress import ENOUGH, Histogram, StressConfig
 from reftile.conformance.tileiras.bundle import Bundle, read_bundle
 from reftile.conformance.tileiras.compiler import (
     Compiled,
     Target,
-    compile_bytecode,
+    compile_once,
     tileiras_version,
     to_bytecode,
 )
 from reftile.conformance.tileiras.device import Code, DeviceProcess, Launch, Memory, Parameter
 from reftile.conformance.tileiras.litmus import (
     INSTANCES,
-    STEPS,
+    SETTINGS,
     count_hits,
     harness,
     litmus_parameters,
-    moved,
-    moved_place,
+    settings,
+    variation,
 )
 
 from reftile.interp.model.litmus import LitmusTest
@@ -87,7 +87,7 @@ class TileirasBackend:
         if found is None:
             if not self.live:
                 raise Unsupported("the program is not in the bundle")
-            found = compile_bytecode(bytecode, self.bundle.target)
+            found = compile_once(bytecode, self.bundle.target)
             self.bundle.add(bytecode, found)
         return found
 
@@ -116,25 +116,31 @@ class TileirasBackend:
             raise RuntimeError(f"{error.diagnosis.rule}: {error.diagnosis.message}") from None
 
     def run_litmus(self, test: LitmusTest, config: StressConfig) -> Histogram:
-        """See `Backend`: many instances in each launch, at varying distances."""
+        """See `Backend`: many instances in each launch, under several kinds of stress.
+
+        It ends as soon as the outcome has been seen often enough, or all iterations are done.
+        """
         if test.program.exists is None:
             raise Unsupported("the test asks for no outcome")
         found = harness(test)
-        codes: list[Code] = []
-        for (text, kernel), roles in zip(found.texts, found.roles, strict=True):
-            made = self.compile(text, kernel)
-            codes.append(Code(made.cubin, kernel, (roles * INSTANCES, 1, 1)))
-        launches = max(-(-config.iterations // (INSTANCES * len(STEPS))), 1)
+        made = [(self.compile(text, kernel), kernel) for text, kernel in found.texts]
+        launches = max(-(-config.iterations // (INSTANCES * SETTINGS)), 1)
         hits = runs = 0
-        for step in STEPS:
+        for setting in settings(config.seed, launches):
+            codes = tuple(
+                Code(code.cubin, kernel, (roles * INSTANCES + setting.stressing, 1, 1))
+                for (code, kernel), roles in zip(made, found.roles, strict=True)
+            )
             launch = Launch(
-                tuple(codes),
-                tuple(litmus_parameters(found, INSTANCES, step)),
-                tuple({moved_place(found): moved(n)} for n in range(launches)),
+                codes,
+                tuple(litmus_parameters(found, INSTANCES, setting.step)),
+                tuple(variation(found, numbers) for numbers in setting.numbers),
             )
             for memories in self._launch(launch):
-                hits += count_hits(found, memories, step)
+                hits += count_hits(found, memories, setting.step)
                 runs += INSTANCES
+            if hits >= ENOUGH:
+                break
         return Histogram({}, hits, runs)
 
     def accuracy(self, op: str, dtype: str) -> float | None:

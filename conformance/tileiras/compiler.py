@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,6 +19,7 @@ from reftile.conformance.backend import Unsupported, valid_module
 from reftile.interop.write import oldest_version, write_bytecode
 from reftile.ir.core import Module
 from reftile.ir.diagnostics import ReftileError, fail
+from reftile.rt.cache import default_folder
 
 LONGEST = 120.0
 """Seconds that one program may take to compile; most take a fifth of one."""
@@ -123,14 +127,41 @@ def compile_bytecode(bytecode: bytes, target: Target) -> Compiled:
         source.write_bytes(bytecode)
         command = [find_tileiras(), "--gpu-name", target.gpu, f"-O{target.opt}"]
         try:
+            # A session of its own: Ctrl-C ends the run, and is no crash of the compiler.
             done = subprocess.run(
-                [*command, source, "-o", image], capture_output=True, text=True, timeout=LONGEST
+                [*command, source, "-o", image],
+                capture_output=True,
+                text=True,
+                timeout=LONGEST,
+                start_new_session=True,
             )
         except subprocess.TimeoutExpired:
             return Compiled(refused=f"tileiras did not end within {LONGEST:.0f} s")
         if done.returncode == 0 and image.exists():
             return Compiled(image.read_bytes())
         return Compiled(refused=_reason(done.returncode, done.stderr or done.stdout))
+
+
+def compile_once(bytecode: bytes, target: Target) -> Compiled:
+    """As `compile_bytecode`, which is not asked again for what the disk keeps.
+
+    `REFTILE_CACHE` names another folder than the user's; one that cannot be written keeps nothing.
+    """
+    key = hashlib.sha256(bytecode).hexdigest()
+    folder = default_folder() / f"tileiras-{tileiras_version()}-{target.gpu}-O{target.opt}"
+    image, refusal = folder / f"{key}.cubin", folder / f"{key}.refused"
+    with suppress(OSError):
+        return Compiled(image.read_bytes())
+    with suppress(OSError):
+        return Compiled(refused=refusal.read_text("utf-8"))
+    found = compile_bytecode(bytecode, target)
+    place, data = (image, found.cubin) if found.cubin else (refusal, found.refused.encode())
+    part = folder / f".{place.name}.{os.getpid()}"
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part.write_bytes(data)
+        part.replace(place)
+    return found
 
 
 def _reason(status: int, said: str) -> str:

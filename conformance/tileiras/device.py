@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import multiprocessing
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -256,7 +257,8 @@ class DeviceProcess:
 
 
 def _serve(pipe: Connection, device: int) -> None:
-    """Answer launches until the other side is gone."""
+    """Answer launches until the other side is gone; that is also how Ctrl-C ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe.send("ready")
     machine: _Driver | None = None
     while True:

@@ -177,6 +177,7 @@ def compile(
     budget: Budget = "default",
     filter: Filter = "",
     seed: Annotated[int, typer.Option(help="Seed of the inputs.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Processes; 0 for one on each core.")] = 0,
     json: Json = False,
 ) -> None:
     """Compile suites with NVIDIA's tileiras, to run them on a machine with a GPU."""
@@ -186,7 +187,15 @@ def compile(
     target = compiler.Target(gpu or "sm_90", opt)
     with suite_module("progress").terminal_progress() as progress:
         made = build.build(
-            bundle, suites, budget, filter, target=target, seed=seed, fuzz=fuzz, progress=progress
+            bundle,
+            suites,
+            budget,
+            filter,
+            target=target,
+            seed=seed,
+            jobs=jobs,
+            fuzz=fuzz,
+            progress=progress,
         )
     refused = sum(1 for one in made.programs.values() if one.refused)
     data: dict[str, object] = {

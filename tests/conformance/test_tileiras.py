@@ -1,13 +1,19 @@
 """NVIDIA's compiler as a backend: what can be judged without a GPU, and without the compiler."""
 
+import json
 import re
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from reftile.conformance.backend import InterpBackend, Unsupported, find_backend
-from reftile.conformance.cases import Scalar
-from reftile.conformance.runner import run_case, run_suites, select_cases
+from reftile.conformance.cases import Argument, Buffer, Scalar
+from reftile.conformance.runner import Result, run_case, run_suites, select_cases
+from reftile.conformance.stress import Histogram, StressConfig
 from reftile.conformance.suites.common import Settings
 from reftile.conformance.suites.litmus import Question, questions
 from reftile.conformance.tileiras import backend as tileiras
@@ -22,27 +28,36 @@ from reftile.conformance.tileiras.compiler import (
     to_bytecode,
 )
 from reftile.conformance.tileiras.device import (
-    Launch,
-    Memories,
     Memory,
     Parameter,
     lay_out,
     take_out,
 )
+from reftile.conformance.tileiras.interpreted import Uncompiled
 from reftile.conformance.tileiras.litmus import (
+    INSTANCES,
+    MOST_STRESSING,
+    PLAIN,
+    STRESS_ELEMENTS,
     count_hits,
     harness,
     litmus_parameters,
-    moved_place,
+    settings,
+    variation,
 )
+from reftile.conformance.tileiras.reduce import (
+    group,
+    reduce_input,
+    reduce_litmus,
+    smaller_tests,
+)
+from reftile.conformance.verdicts import Verdict
 
-from reftile.interop.read import read_bytecode
 from reftile.interp.arguments import Raw
 from reftile.interp.launch import interpret
 from reftile.interp.model.explore import explore
 from reftile.ir.diagnostics import ReftileError
 from reftile.ir.parse import parse
-from reftile.ir.types import PointerType, TileType
 from reftile.ir.verify import verify
 
 POWERS = Settings("wimpy", powers_of_two=True)
@@ -171,36 +186,56 @@ def some_questions() -> list[Question]:
     return [q for i, q in enumerate(found) if i % 12 == 0]
 
 
+@pytest.mark.parametrize("stressed", [False, True])
 @pytest.mark.parametrize("question", some_questions(), ids=lambda q: q.id)
-def test_the_harness_shows_only_what_the_model_allows(question: Question) -> None:
+def test_the_harness_shows_only_what_the_model_allows(question: Question, stressed: bool) -> None:
     """Run on the interpreter, some instances give outcomes, all of them possible."""
     try:
         found = harness(question.test)
     except Unsupported:
         pytest.skip("needs several devices")
-    instances, step = 3, 8
+    instances, step, beside = 3, 8, 2 * stressed
+    numbers = PLAIN
+    if stressed:
+        numbers = PLAIN | {"factor": 3011, "first": 5, "rounds": 2, "warm": 1, "pattern": 1}
+        numbers |= {"lines": 2, "line": 4, "late": 3, "moved": 1}
     memories: list[np.ndarray] = []
     values: list[object] = []
     buffers = [f"i{8 * b.element_size}" for b in question.test.program.buffers]
-    dtypes = iter([*buffers, f"i{8 * found.width}", "i32"])
+    dtypes = iter([*buffers, f"i{8 * found.width}", "i32", "i32"])
+    changed = variation(found, numbers)
     for number, parameter in enumerate(litmus_parameters(found, instances, step)):
         if isinstance(parameter, Memory):
             memories.append(parameter.data.copy())
             values.append(Raw(memories[-1], next(dtypes)))
         else:
-            assert (number == moved_place(found)) == (parameter.data == bytes(4))
-            values.append(int.from_bytes(parameter.data, "little"))
+            values.append(int.from_bytes(changed.get(number, parameter.data), "little"))
     for (text, kernel), roles in zip(found.texts, found.roles, strict=True):
         module = parse(text, kernel)
         verify(module)
         to_bytecode(text, kernel)
-        interpret(module, (roles * instances, 1, 1), values, check=True, name=kernel)
+        grid = (roles * instances + beside, 1, 1)
+        interpret(module, grid, values, check=True, name=kernel)
     hits = count_hits(found, memories, step)
     assert 0 <= hits <= instances
     if explore(question.test.program).allows() is None:
         assert hits == 0
-    meetings = memories[-1].view("<i4")
-    assert meetings.tolist() == [sum(found.roles)] * instances
+    assert memories[-2].view("<i4").tolist() == [sum(found.roles)] * instances
+    assert memories[-1].any() == stressed
+
+
+def test_each_setting_is_one_that_kernels_can_run() -> None:
+    for seed in range(3):
+        found = list(settings(seed, 4))
+        assert found == list(settings(seed, 4))
+        assert not found[0].stressing
+        assert all(dict(n)["rounds"] == 0 for n in found[0].numbers)
+        assert any(n["rounds"] for s in found for n in s.numbers)
+        for numbers in (n for s in found for n in s.numbers):
+            assert 0 < numbers["lines"] * numbers["line"] <= STRESS_ELEMENTS
+            assert numbers["factor"] == 1 or numbers["factor"] > 4 * INSTANCES + MOST_STRESSING
+            most = 4 * INSTANCES + MOST_STRESSING
+            assert numbers["factor"] * most + numbers["first"] < 1 << 31
 
 
 def test_hits_are_counted() -> None:
@@ -216,46 +251,9 @@ def test_hits_are_counted() -> None:
 # The whole way, on a device that interprets
 
 
-class InterpretingDevice:
-    """A device whose machine code is bytecode. spoil: the byte of the last buffer to corrupt."""
-
-    def __init__(self, spoil: int | None = None) -> None:
-        self.spoil = spoil
-
-    def describe(self) -> str:
-        return "an interpreter"
-
-    def run(self, launch: Launch) -> list[Memories]:
-        (code,) = launch.kernels
-        (kernel,) = read_bytecode(code.cubin).kernels
-        memories: list[np.ndarray] = []
-        values: list[object] = []
-        for argument, parameter in zip(kernel.arguments, launch.parameters, strict=True):
-            assert isinstance(argument.type, TileType)
-            if isinstance(parameter, Memory):
-                assert isinstance(argument.type.element, PointerType)
-                memories.append(parameter.data.copy())
-                values.append(Raw(memories[-1], argument.type.element.pointee.name))
-            else:
-                values.append(int.from_bytes(parameter.data, "little", signed=True))
-        interpret(kernel, code.grid, values, check=True)
-        if self.spoil is not None and memories[-1].size:
-            memories[-1][self.spoil % memories[-1].size] ^= 0x10
-        return [memories]
-
-
-def interpreting(spoil: int | None = None) -> tileiras.TileirasBackend:
-    """The backend without the compiler and the GPU."""
-    backend = tileiras.TileirasBackend()
-    backend.bundle.tileiras = "none"
-    backend.device = InterpretingDevice(spoil)  # type: ignore[assignment]
-    backend.compiled = lambda bytecode: Compiled(bytecode)  # type: ignore[method-assign]
-    return backend
-
-
 @pytest.mark.parametrize("spoil", [None, 3])
 def test_cases_are_judged(spoil: int | None) -> None:
-    found = run_suites(interpreting(spoil), ["ops"], "wimpy", "^ops/(addf|absi)/")
+    found = run_suites(Uncompiled(spoil), ["ops"], "wimpy", "^ops/(addf|absi)/")
     counts = found.summary()
     assert counts["error"] == 0
     assert (counts["fail"] > 0) == (spoil is not None)
@@ -263,12 +261,12 @@ def test_cases_are_judged(spoil: int | None) -> None:
 
 
 def test_the_fuzzer_agrees_with_itself_and_finds_a_fault() -> None:
-    good = fuzz.compare(interpreting(), 0, 12)
+    good = fuzz.compare(Uncompiled(), 0, 12)
     assert good.counts["agrees"] >= 1
     assert not good.disagreements
-    bad = fuzz.compare(interpreting(0), 0, 12)
+    bad = fuzz.compare(Uncompiled(0), 0, 12)
     assert bad.counts["differs"] == good.counts["agrees"]
-    smallest = fuzz.reduce(interpreting(0), bad.disagreements[0], 4.0)
+    smallest = fuzz.reduce(Uncompiled(0), bad.disagreements[0], 4.0)
     assert smallest.what
     assert len(smallest.text) < len(bad.disagreements[0].text)
 
@@ -323,3 +321,86 @@ def test_a_program_is_compiled_and_another_refused() -> None:
     refused = compile_bytecode(b"\x7fTileIR\0 nothing", Target("sm_90"))
     assert refused.refused.startswith("tileiras: ")
     assert not refused.cubin
+
+
+# Campaigns, on a device with a planted fault
+
+
+def campaign(tmp_path: Path, *options: str) -> tuple[int, list[dict[str, object]]]:
+    """Run one in two processes; its status and findings."""
+    command = [sys.executable, "-m", "reftile.conformance.tileiras", str(tmp_path), "--jobs", "2"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True)
+    return done.returncode, json.loads((tmp_path / "findings.json").read_text())
+
+
+def test_a_planted_fault_is_found_and_reduced(tmp_path: Path) -> None:
+    options = ["--suite", "ops", "--budget", "wimpy", "--filter", "^ops/(negf/f16|addf/f16)/"]
+    status, (found,) = campaign(tmp_path, *options, "--interpreted", "negf=absf", "--reduce", "6")
+    assert status == 1
+    assert (found["kind"], found["op"], found["dtype"]) == ("wrong", "negf", "f16")
+    text = str(found["text"])
+    kernel = parse(text, "main")
+    verify(kernel)
+    assert "negf" in text
+    before, after = found["operations"]  # type: ignore[misc]
+    assert after < before
+    assert "on the interpreter" in str(found["what"])
+
+
+def test_nothing_is_found_without_a_fault(tmp_path: Path) -> None:
+    options = ["--suite", "ops", "--budget", "wimpy", "--filter", "^ops/negf/f16/"]
+    assert campaign(tmp_path, *options, "--interpreted", "") == (0, [])
+    (line, *_) = (tmp_path / "ops.jsonl").read_text().splitlines()[-1:]
+    assert json.loads(line)["verdict"] == "pass"
+
+
+def test_input_is_made_zero_where_it_does_not_matter() -> None:
+    bits = np.arange(1, 9, dtype=np.uint64)
+    given = (Buffer("x", "i32", bits), Buffer("y", "i32", bits, written=True))
+
+    def fails(arguments: Sequence[Argument]) -> bool:
+        x = arguments[0]
+        assert isinstance(x, Buffer)
+        return x.bits[5] == 6
+
+    small, untouched = reduce_input(given, fails, 5.0)
+    assert isinstance(small, Buffer)
+    assert small.bits.tolist() == [0, 0, 0, 0, 0, 6, 0, 0]
+    assert untouched is given[1]
+
+
+def test_a_litmus_test_is_reduced_to_what_shows_the_outcome() -> None:
+    """On a machine without atomicity, which is what shows a lost update."""
+    question = next(q for q in questions() if q.id.endswith("ATOM+lost-update"))
+
+    class Broken:
+        def run_litmus(self, test: object, config: object) -> Histogram:
+            return Histogram({}, 1, 1)
+
+    backend: Any = Broken()
+    test = question.test
+    smaller = list(smaller_tests(test))
+    found = reduce_litmus(backend, test, StressConfig(iterations=1), 10.0)
+    assert explore(found.program).allows() is None
+    for one in smaller_tests(found):
+        result = explore(one.program)
+        assert result.is_racy or result.allows() is not None
+    assert all(t.program != test.program for t in smaller)
+
+
+def test_results_that_disagree_alike_are_one_group() -> None:
+    def result(id: str, verdict: Verdict, message: str = "") -> Result:
+        return Result(id, "ops", "addf", "f32", verdict, message)
+
+    refused = "tileiras: error at 1"
+    found = group(
+        [
+            result("a", Verdict.FAIL, "3 of 8"),
+            result("b", Verdict.FAIL, "4 of 8"),
+            result("c", Verdict.PASS),
+            result("d", Verdict.UNSUPPORTED, refused),
+            result("e", Verdict.UNSUPPORTED, "Tile IR: has none"),
+            result("f", Verdict.ERROR, "tileiras.timeout: it did not end"),
+        ]
+    )
+    assert sorted([r.id for r in members] for members in found) == [["a", "b"], ["d"], ["f"]]
