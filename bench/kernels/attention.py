@@ -94,6 +94,8 @@ class Text:
         self.result = f"tile<64x{depth}xf32>"
         self.powers = f"tile<64x{n}xbf16>"
         self.rows, self.sums = "tile<64xf32>", "tile<64x4xf32>"
+        self.inner = 5 if form.reaches else 4
+        """How many levels in the loop over whole blocks is."""
 
     def add(self, depth: int, text: str) -> None:
         """Append lines, `depth` levels in."""
@@ -118,13 +120,15 @@ if %over then {
 }
 // Tiles go through groups of at most 8 heads, the last rows first: these have the most to do.
 %group = divi %tile, %group_tiles {signedness = unsigned} : tile<i32>
-%within = remi %tile, %group_tiles {signedness = unsigned} : tile<i32>
+%group_first = muli %group, %group_tiles : tile<i32>
+%within = subi %tile, %group_first : tile<i32>
 %head_first = muli %group, %most_together : tile<i32>
 %heads_left = subi %heads, %head_first : tile<i32>
 %together = mini %heads_left, %most_together {signedness = signed} : tile<i32>
-%head_within = remi %within, %together {signedness = unsigned} : tile<i32>
-%head = addi %head_first, %head_within : tile<i32>
 %from_end = divi %within, %together {signedness = unsigned} : tile<i32>
+%heads_before = muli %from_end, %together : tile<i32>
+%head_within = subi %within, %heads_before : tile<i32>
+%head = addi %head_first, %head_within : tile<i32>
 %row_up = subi %rows, %from_end : tile<i32>
 %row = subi %row_up, %one : tile<i32>
 """
@@ -353,15 +357,17 @@ continue %tile_next, %i_next, %phase_next, %qs_next, %q_phase_next, %s_next, %s_
         arguments = ", ".join(f"%{c}: tile<i32>" for c in carried)
         self.add(2, f"loop {', '.join(begin)} body({arguments}) {{")
         self.add(3, self.decode())
-        self.first_block()
-        begin_of_loop = "%zero_out, %p_first, %m_first, %l_first, %ki1, %kp1, %vi0, %vp0"
+        self.limits()
+        self.queries_landed()
         if form.reaches:
-            self.count_masked()
-            self.loop("a", "%zero, %masked", begin_of_loop)
-            self.masked_body()
-            begin_of_loop = "%o_a, %p_a, %m_a, %l_a, %ki_a, %kp_a, %vi_a, %vp_a"
-        self.loop("b", "%masked, %first" if form.reaches else "%zero, %first", begin_of_loop)
-        self.whole_body()
+            self.masked_loop()
+        else:
+            self.first_block()
+            self.loop(
+                "%zero, %first", "%zero_out, %p_first, %m_first, %l_first, %ki1, %kp1, %vi0, %vp0"
+            )
+            self.whole_body()
+            self.last_product()
         self.finish()
         self.add(2, "}")
         self.add(
@@ -491,11 +497,8 @@ if %is_last then {
 """,
         )
 
-    def first_block(self) -> None:
-        """The last block of keys: no product with V is in flight yet."""
-        form = self.form
-        n = form.block_n
-        self.limits()
+    def queries_landed(self) -> None:
+        """Wait for Q, and know whose result left through the slot before."""
         self.add(
             3,
             f"""
@@ -503,52 +506,69 @@ if %is_last then {
 %q_which = addi %q_first, %w : tile<i32>
 %q_landed = wait_barrier %q_full, %q_which, %q_phase : token
 %q_slot = slot %q_ring, %q_which : {self.queries}
-%first_k_landed = wait_barrier %k_full, %ki0, %kp0 : token
-%first_k_slot = slot %k_ring, %ki0 : {self.keys}
+""",
+        )
+        if self.form.q_stages == 2:
+            self.add(
+                3,
+                """
+%has_stored = cmpi %stored_from, %zero {predicate = greater_than_or_equal, signedness = signed} : tile<i1>
+%stored_first = muli %stored_from, %replicas : tile<i32>
+%stored_which = addi %stored_first, %w : tile<i32>
+""",
+            )
+
+    def first_scores(self, depth: int, ring: str, phase: str, leaves: str) -> None:
+        """Multiply Q by a block of keys while no product with V is in flight.
+
+        leaves: whether the slot of the result of the tile before is to be handed back meanwhile.
+        """
+        form = self.form
+        n = form.block_n
+        self.add(depth, f"%first_k_landed = wait_barrier %k_full, {ring}, {phase} : token")
+        if form.turns and form.reaches:
+            self.add(depth, "%first_mine = sync_named %turn, %w : token")
+        self.add(
+            depth,
+            f"""
+%first_k_slot = slot %k_ring, {ring} : {self.keys}
 %first_k_t = transpose_buffer %first_k_slot : {self.keys_t}
 %first_qk_ready = join_tokens %q_landed, %first_k_landed : token
 %first_s_flying = mma_start %q_slot, %first_k_t, token=%first_qk_ready : pending<64x{n}xf32>
 """,
         )
+        if form.turns and form.reaches:
+            self.add(depth, "arrive_named %turn, %next_w")
         if form.q_stages == 2:
             self.add(
-                3,
-                """
+                depth,
+                f"""
 // The result of the tile before has left by now: Q of the next but one may come in its place.
-%has_stored = cmpi %stored_from, %zero {predicate = greater_than_or_equal, signedness = signed} : tile<i1>
-%stored_first = muli %stored_from, %replicas : tile<i32>
-%stored_which = addi %stored_first, %w : tile<i32>
-elected body {
-  if %has_stored then {
-    %left = wait_copies {engine = bulk, until = source_free} : token
+elected body {{
+  if {leaves} then {{
+    %left = wait_copies {{engine = bulk, until = source_free}} : token
     arrive_barrier %q_empty, %stored_which, token=%left
     yield
-  }
+  }}
   yield
-}
+}}
 """,
             )
         self.add(
-            3,
+            depth,
             f"""
 %first_scores, %first_k_read = mma_wait %first_s_flying : {self.scores}, token
-arrive_barrier %k_empty, %ki0, token=%first_k_read
-%ki1, %kp1 = advance %ki0, %kp0 {{stages = {form.stages}}} : tile<i32>, tile<i32>
+arrive_barrier %k_empty, {ring}, token=%first_k_read
+%ki1, %kp1 = advance {ring}, {phase} {{stages = {form.stages}}} : tile<i32>, tile<i32>
 """,
         )
+
+    def first_block(self) -> None:
+        """The last block of keys, where nothing but the keys' end hides any."""
+        self.first_scores(3, "%ki0", "%kp0", "%has_stored")
         self.mask(3, "first_", "%first", "%first_scores")
         self.add(3, self.reduce("m_first", "first_shown", self.rows, 1, "maxf", "-inf"))
-        used = "%m_first"
-        if form.reaches:
-            used = "%first_m_used"
-            self.add(
-                3,
-                f"""
-%first_unseen = cmpf %m_first, %lowest {{predicate = equal}} : tile<64xi1>
-%first_m_used = select %first_unseen, %zero_rows, %m_first : {self.rows}
-""",
-            )
-        self.exponentials(3, "first_", "%first_shown", used)
+        self.exponentials(3, "first_", "%first_shown", "%m_first")
         self.add(
             3,
             f"""
@@ -557,25 +577,94 @@ arrive_barrier %k_empty, %ki0, token=%first_k_read
 """,
         )
 
+    def masked_loop(self) -> None:
+        """Masked blocks one by one; the last of them leads the blocks that need no mask.
+
+        The product with V stands once for all: after a masked block, and after the last whole one.
+        """
+        self.count_masked()
+        state = {
+            "o_old": self.result,
+            "m_old": self.rows,
+            "l_old": self.sums,
+            **dict.fromkeys(("ki_old", "kp_old", "vi_old", "vp_old"), "tile<i32>"),
+            "read_old": "token",
+        }
+        arguments = ", ".join(f"%{n}: {t}" for n, t in state.items())
+        self.add(
+            3,
+            f"%o_all, %m_all, %l_all, %ki_all, %kp_all, %vi_all, %vp_all, %all_read = "
+            "for %zero, %blocks_masked, %one, "
+            "[%zero_out, %lowest, %zero_sums, %ki0, %kp0, %vi0, %vp0, %q_landed] : "
+            f"{', '.join(state.values())} body(%masked: tile<i32>, {arguments}) {{",
+        )
+        if self.form.q_stages == 2:
+            self.add(
+                4,
+                """
+%is_first = cmpi %masked, %zero {predicate = equal, signedness = signed} : tile<i1>
+%leaves = andi %is_first, %has_stored : tile<i1>
+""",
+            )
+        self.first_scores(4, "%ki_old", "%kp_old", "%leaves")
+        self.add(4, "%j = subi %first, %masked : tile<i32>")
+        self.mask(4, "first_", "%j", "%first_scores")
+        self.add(4, self.reduce("first_high", "first_shown", self.rows, 1, "maxf", "-inf"))
+        self.add(
+            4,
+            f"""
+%m_first = maxf %first_high, %m_old : {self.rows}
+%unseen = cmpf %m_first, %lowest {{predicate = equal}} : tile<64xi1>
+%m_used = select %unseen, %zero_rows, %m_first : {self.rows}
+""",
+        )
+        self.shrink("first_", "%m_old", "%m_used", "%l_old", "l_shrunk")
+        self.exponentials(4, "first_", "%first_shown", "%m_used")
+        self.add(
+            4,
+            f"""
+%l_first = addf %l_shrunk, %first_sums : {self.sums}
+%p_first = ftof %first_p : {self.powers}
+""",
+        )
+        self.rescale(4, "first_", "%o_old", "o_shrunk")
+        self.add(
+            4,
+            """
+%is_last_masked = cmpi %masked, %last_masked {predicate = equal, signedness = signed} : tile<i1>
+%whole_now = select %is_last_masked, %unmasked, %zero : tile<i32>
+""",
+        )
+        self.loop(
+            "%zero, %whole_now",
+            "%o_shrunk, %p_first, %m_first, %l_first, %ki1, %kp1, %vi_old, %vp_old",
+        )
+        self.whole_body()
+        self.last_product()
+        self.add(4, "continue %o_last, %m_b, %l_b, %ki_b, %kp_b, %vi_last, %vp_last, %last_read")
+        self.add(3, "}")
+
     def count_masked(self) -> None:
         """How many blocks need a mask."""
         self.add(
             3,
             """
-// Blocks that reach past what this role's first row sees are masked; they come first, the others need no mask.
+// Blocks that reach past what this role's first row sees are masked, and so is the last; they come first,
+// the others need no mask.
 %my_end_up = addi %my_reach, %one : tile<i32>
 %my_end_keys = mini %my_end_up, %keys {signedness = signed} : tile<i32>
 %my_end = maxi %my_end_keys, %zero {signedness = signed} : tile<i32>
 %whole = divi %my_end, %block_n {signedness = unsigned} : tile<i32>
 %unmasked = mini %whole, %first {signedness = signed} : tile<i32>
-%masked = subi %first, %unmasked : tile<i32>
+%last_masked = subi %first, %unmasked : tile<i32>
+%blocks_masked = addi %last_masked, %one : tile<i32>
 """,
         )
 
-    def loop(self, which: str, bounds: str, begin: str) -> None:
-        """The head of a loop over blocks."""
+    def loop(self, bounds: str, begin: str) -> None:
+        """The head of the loop over whole blocks."""
         names = ("o", "p", "m", "l", "ki", "kp", "vi", "vp")
-        results = ", ".join(f"%{n}_{which}" for n in names)
+        results = ", ".join(f"%{n}_b" for n in names)
         state = {
             "o_acc": self.result,
             "p_in": self.powers,
@@ -585,7 +674,7 @@ arrive_barrier %k_empty, %ki0, token=%first_k_read
         }
         arguments = ", ".join(f"%{n}: {t}" for n, t in state.items())
         self.add(
-            3,
+            self.inner - 1,
             f"{results} = for {bounds}, %one, [{begin}] : {', '.join(state.values())} "
             f"body(%step: tile<i32>, {arguments}) {{",
         )
@@ -593,11 +682,11 @@ arrive_barrier %k_empty, %ki0, token=%first_k_read
     def products(self) -> None:
         """Start Q K^T of this block and P V of the one before; wait for the first."""
         n, depth = self.form.block_n, self.form.depth
-        self.add(4, "%k_landed = wait_barrier %k_full, %ki, %k_phase : token")
+        self.add(self.inner, "%k_landed = wait_barrier %k_full, %ki, %k_phase : token")
         if self.form.turns:
-            self.add(4, "%mine = sync_named %turn, %w : token")
+            self.add(self.inner, "%mine = sync_named %turn, %w : token")
         self.add(
-            4,
+            self.inner,
             f"""
 %k_slot = slot %k_ring, %ki : {self.keys}
 %k_t = transpose_buffer %k_slot : {self.keys_t}
@@ -609,9 +698,9 @@ arrive_barrier %k_empty, %ki0, token=%first_k_read
 """,
         )
         if self.form.turns:
-            self.add(4, "arrive_named %turn, %next_w")
+            self.add(self.inner, "arrive_named %turn, %next_w")
         self.add(
-            4,
+            self.inner,
             f"""
 %scores, %k_read = mma_wait %s_flying {{in_flight = 1}} : {self.scores}, token
 arrive_barrier %k_empty, %ki, token=%k_read
@@ -619,24 +708,24 @@ arrive_barrier %k_empty, %ki, token=%k_read
 """,
         )
 
-    def rescaled_maximum(self, used: str) -> None:
-        """The factor by which sums and result shrink."""
+    def shrink(self, part: str, before: str, used: str, sums: str, result: str) -> None:
+        """The factor by which a new maximum shrinks sums and result, and the sums less."""
         self.add(
-            4,
+            self.inner if not part else 4,
             f"""
-%drop = subf %m_in, {used} : {self.rows}
-%drop_scaled = mulf %drop, %scale_rows : {self.rows}
-%alpha = exp2 %drop_scaled {{flush_to_zero}} : {self.rows}
-%decay_column = reshape %alpha : tile<64x1xf32>
-%decay = broadcast %decay_column : {self.sums}
-%l_kept = mulf %l_in, %decay : {self.sums}
+%{part}drop = subf {before}, {used} : {self.rows}
+%{part}drop_scaled = mulf %{part}drop, %scale_rows : {self.rows}
+%{part}alpha = exp2 %{part}drop_scaled {{flush_to_zero}} : {self.rows}
+%{part}decay_column = reshape %{part}alpha : tile<64x1xf32>
+%{part}decay = broadcast %{part}decay_column : {self.sums}
+%{result} = mulf {sums}, %{part}decay : {self.sums}
 """,
         )
 
     def end_of_block(self) -> None:
         """Take the result of P V, and round the powers for the next."""
         self.add(
-            4,
+            self.inner,
             f"""
 %l_new = addf %l_kept, %sums : {self.sums}
 %o_sum, %v_read = mma_wait %o_flying : {self.result}, token
@@ -645,14 +734,14 @@ arrive_barrier %v_empty, %vi, token=%v_read
 """,
         )
 
-    def rescale(self, depth: int, result: str) -> None:
+    def rescale(self, depth: int, part: str, result: str, shrunk: str) -> None:
         """The result times the factor."""
         self.add(
             depth,
             f"""
-%factors_column = reshape %alpha : tile<64x1xf32>
-%factors = broadcast %factors_column : {self.result}
-%{result} = mulf %o_sum, %factors : {self.result}
+%{part}factors_column = reshape %{part}alpha : tile<64x1xf32>
+%{part}factors = broadcast %{part}factors_column : {self.result}
+%{shrunk} = mulf {result}, %{part}factors : {self.result}
 """,
         )
 
@@ -660,59 +749,39 @@ arrive_barrier %v_empty, %vi, token=%v_read
         """On to the next block."""
         stages = self.form.stages
         self.add(
-            4,
+            self.inner,
             f"""
 %ki_next, %k_phase_next = advance %ki, %k_phase {{stages = {stages}}} : tile<i32>, tile<i32>
 %vi_next, %v_phase_next = advance %vi, %v_phase {{stages = {stages}}} : tile<i32>, tile<i32>
 continue %o_next, %p_out, %m_new, %l_new, %ki_next, %k_phase_next, %vi_next, %v_phase_next
 """,
         )
-        self.add(3, "}")
-
-    def masked_body(self) -> None:
-        """A block of which some rows see a part, or nothing."""
-        self.add(4, "%before = subi %first, %step : tile<i32>\n%j = subi %before, %one : tile<i32>")
-        self.products()
-        self.mask(4, "", "%j", "%scores")
-        self.add(4, self.reduce("high", "shown", self.rows, 1, "maxf", "-inf"))
-        self.add(
-            4,
-            f"""
-%m_new = maxf %high, %m_in : {self.rows}
-%unseen = cmpf %m_new, %lowest {{predicate = equal}} : tile<64xi1>
-%m_used = select %unseen, %zero_rows, %m_new : {self.rows}
-""",
-        )
-        self.rescaled_maximum("%m_used")
-        self.exponentials(4, "", "%shown", "%m_used")
-        self.end_of_block()
-        self.rescale(4, "o_next")
-        self.end_of_loop()
+        self.add(self.inner - 1, "}")
 
     def whole_body(self) -> None:
         """A block that every row sees."""
         self.products()
-        self.add(4, self.reduce("high", "scores", self.rows, 1, "maxf", "-inf"))
+        self.add(self.inner, self.reduce("high", "scores", self.rows, 1, "maxf", "-inf"))
         if self.form.skips:
             self.kept_maximum()
         else:
-            self.add(4, f"%m_new = maxf %high, %m_in : {self.rows}")
-            self.rescaled_maximum("%m_new")
-        self.exponentials(4, "", "%scores", "%m_new")
+            self.add(self.inner, f"%m_new = maxf %high, %m_in : {self.rows}")
+            self.shrink("", "%m_in", "%m_new", "%l_in", "l_kept")
+        self.exponentials(self.inner, "", "%scores", "%m_new")
         self.end_of_block()
         if self.form.skips:
-            self.add(4, f"%o_next = if_rows %moves, [%o_sum] : {self.result} then {{")
-            self.rescale(5, "o_less")
-            self.add(5, "yield %o_less")
-            self.add(4, "}")
+            self.add(self.inner, f"%o_next = if_rows %moves, [%o_sum] : {self.result} then {{")
+            self.rescale(self.inner + 1, "", "%o_sum", "o_less")
+            self.add(self.inner + 1, "yield %o_less")
+            self.add(self.inner, "}")
         else:
-            self.rescale(4, "o_next")
+            self.rescale(self.inner, "", "%o_sum", "o_next")
         self.end_of_loop()
 
     def kept_maximum(self) -> None:
         """A new maximum only in warps where one grew much."""
         self.add(
-            4,
+            self.inner,
             f"""
 // A maximum that grew by less than 8 stays: no factor then exceeds 2^8. Warps decide, each for its 16 rows.
 %growth = subf %high, %m_in : {self.rows}
@@ -721,10 +790,10 @@ continue %o_next, %p_out, %m_new, %l_new, %ki_next, %k_phase_next, %vi_next, %v_
 %grown_warps = reshape %grown : tile<4x16xi1>
 """,
         )
-        self.add(4, self.reduce("moves", "grown_warps", "tile<4xi1>", 1, "ori", "0"))
+        self.add(self.inner, self.reduce("moves", "grown_warps", "tile<4xi1>", 1, "ori", "0"))
         kinds = f"{self.rows}, {self.sums}, {self.rows}"
         self.add(
-            4,
+            self.inner,
             f"""
 %m_new, %l_kept, %alpha = if_rows %moves, [%m_in, %l_in, %ones_rows] : {kinds} then {{
   %higher = maxf %high, %m_in : {self.rows}
@@ -739,22 +808,32 @@ continue %o_next, %p_out, %m_new, %l_new, %ki_next, %k_phase_next, %vi_next, %v_
 """,
         )
 
-    def finish(self) -> None:
-        """The last product with V, the division by the sums, the store, the next tile."""
+    def last_product(self) -> None:
+        """The product with V that is left after a loop over whole blocks."""
         form = self.form
-        depth = form.depth
+        depth = self.inner - 1
         self.add(
-            3,
+            depth,
             f"""
-%v_landed = wait_barrier %v_full, %vi_b, %vp_b : token
-%v_slot = slot %v_ring, %vi_b : {self.keys}
-%o_flying = mma_start %p_b, %v_slot, acc=%o_b, token=%v_landed : pending<64x{depth}xf32>
-%o_sum, %all_read = mma_wait %o_flying : {self.result}, token
-arrive_barrier %v_empty, %vi_b, token=%all_read
-%vi_next, %vp_next = advance %vi_b, %vp_b {{stages = {form.stages}}} : tile<i32>, tile<i32>
+%last_v_landed = wait_barrier %v_full, %vi_b, %vp_b : token
+%last_v_slot = slot %v_ring, %vi_b : {self.keys}
+%last_o_flying = mma_start %p_b, %last_v_slot, acc=%o_b, token=%last_v_landed : pending<64x{form.depth}xf32>
+%o_last, %last_read = mma_wait %last_o_flying : {self.result}, token
+arrive_barrier %v_empty, %vi_b, token=%last_read
+%vi_last, %vp_last = advance %vi_b, %vp_b {{stages = {form.stages}}} : tile<i32>, tile<i32>
 """,
         )
-        self.add(3, self.reduce("l_sum", "l_b", self.rows, 1, "addf", "0.0"))
+
+    def finish(self) -> None:
+        """The division by the sums, the store, the next tile."""
+        form = self.form
+        depth = form.depth
+        o, sums, read = "%o_last", "%l_b", "%last_read"
+        rings = "%ki_b, %kp_b, %vi_last, %vp_last"
+        if form.reaches:
+            o, sums, read = "%o_all", "%l_all", "%all_read"
+            rings = "%ki_all, %kp_all, %vi_all, %vp_all"
+        self.add(3, self.reduce("l_sum", sums[1:], self.rows, 1, "addf", "0.0"))
         total = "%l_sum"
         if form.reaches:
             total = "%l_used"
@@ -770,12 +849,12 @@ arrive_barrier %v_empty, %vi_b, token=%all_read
             3,
             f"""
 %l_inverse = rcp {total} {{rounding = approx, flush_to_zero}} : {self.rows}
-%factors_column = reshape %l_inverse : tile<64x1xf32>
-%factors = broadcast %factors_column : {self.result}
-%o_normal = mulf %o_sum, %factors : {self.result}
+%inverse_column = reshape %l_inverse : tile<64x1xf32>
+%o_factors = broadcast %inverse_column : {self.result}
+%o_normal = mulf {o}, %o_factors : {self.result}
 %o_rounded = ftof %o_normal : tile<64x{depth}xbf16>
 // The result leaves through the memory of Q, whose reads are over.
-%written = store_buffer %o_rounded, %q_slot, token=%all_read : token
+%written = store_buffer %o_rounded, %q_slot, token={read} : token
 %fenced = fence_proxy %written : token
 %o_first = muli %row, %replicas : tile<i32>
 %o_index = addi %o_first, %w : tile<i32>
@@ -806,7 +885,7 @@ arrive_barrier %q_empty, %q_which, token=%left
 %tile_next, %next_read = load_buffer %next_slot, token=%next_ready : tile<i32>, token
 arrive_barrier %next_empty, %s, token=%next_read {{by = threads}}
 %s_next, %s_phase_next = advance %s, %s_phase {{stages = 2}} : tile<i32>, tile<i32>
-continue %tile_next, %ki_b, %kp_b, %vi_next, %vp_next, {carried}
+continue %tile_next, {rings}, {carried}
 """,
         )
 
