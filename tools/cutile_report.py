@@ -260,8 +260,14 @@ def token_lines(found: dict[str, Any]) -> list[str]:
         *(f"| `{name}` | {n} |" for name in found["files"] if (n := found["by_file"].get(name))),
     ]
     if found["others"]:
-        lines += ["", "The others end with wrong values, or with a finding without checks too: a lock"]
-        lines += ["between blocks always runs checked, and an access out of bounds is never done.", ""]
+        lines += [
+            "",
+            "The others end with wrong values, or with a finding without checks too: a lock",
+        ]
+        lines += [
+            "between blocks always runs checked, and an access out of bounds is never done.",
+            "",
+        ]
         lines += [f"- `{case}`: `{rule}`" for case, rule in found["others"].items()]
     return lines
 

@@ -27,7 +27,8 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Generator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -72,7 +73,7 @@ def start_in_child() -> None:
     atexit.register(setting.close)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """The options of this plugin, and one of a plugin that is not needed here."""
     group = parser.getgroup("reftile", "cuTile's tests on reftile")
     group.addoption("--reftile-strict", action="store_true", help="hold cuTile to every promise")
@@ -84,7 +85,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--reftile-results", metavar="FILE", help="add results here, and go on there")
     group.addoption("--reftile-only", metavar="FILE", help="only what failed by a rule there")
     group.addoption("--reftile-rule", default="race.", metavar="NAME", help="how the rule begins")
-    with suppress(ValueError):  # pytest-benchmark is there.
+    if not _has_benchmark(pluginmanager):
         group.addoption("--benchmark-sort", help="of pytest-benchmark, not used")
 
 
@@ -102,8 +103,13 @@ class BenchmarkHooks:
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     """Accept the hooks of pytest-benchmark without it."""
-    if not pluginmanager.hasplugin("benchmark"):
+    if not _has_benchmark(pluginmanager):
         pluginmanager.add_hookspecs(BenchmarkHooks)
+
+
+def _has_benchmark(pluginmanager: pytest.PytestPluginManager) -> bool:
+    """True if pytest-benchmark takes part; it is loaded after this plugin."""
+    return find_spec("pytest_benchmark") is not None and not pluginmanager.is_blocked("benchmark")
 
 
 _SETTING = pytest.StashKey["Setting"]()
