@@ -28,11 +28,8 @@ from reftile.conformance import report
 from reftile.conformance.cases import BUDGETS
 from reftile.conformance.progress import terminal_progress
 from reftile.conformance.runner import Progress, Result, Results, unrun
-from reftile.conformance.tileiras.backend import TileirasBackend
 from reftile.conformance.tileiras.build import SUITES
-from reftile.conformance.tileiras.bundle import Bundle, read_bundle
-from reftile.conformance.tileiras.campaign import Reductions, Seeds, Suite
-from reftile.conformance.tileiras.compiler import Target, find_tileiras
+from reftile.conformance.tileiras.campaign import Reductions, Seeds, Suite, make_backend
 from reftile.conformance.tileiras.interpreted import Uncompiled
 from reftile.conformance.tileiras.reduce import Finding, group
 from reftile.conformance.tileiras.workers import Make, Work, do_all
@@ -98,23 +95,6 @@ def _options() -> argparse.Namespace:
     if unknown:
         parser.error(f"there is no suite `{unknown[0]}` (there are: {', '.join(SUITES)})")
     return options
-
-
-def make_backend(paths: Sequence[Path], gpu: str = "sm_90") -> TileirasBackend:
-    """The backend with the programs of some bundles; what is in none is compiled, if it can be."""
-    backend = TileirasBackend()
-    backend.bundle = Bundle(Target(gpu))
-    for path in paths:
-        bundle = read_bundle(path)
-        backend.bundle.target, backend.bundle.tileiras = bundle.target, bundle.tileiras
-        backend.bundle.programs |= bundle.programs
-    try:
-        find_tileiras()
-    except ReftileError:
-        if not paths:
-            raise
-        backend.live = False
-    return backend
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from reftile.conformance.backend import Unsupported
@@ -22,8 +23,29 @@ from reftile.conformance.stress import StressConfig
 from reftile.conformance.suites.litmus import Question
 from reftile.conformance.tileiras import fuzz
 from reftile.conformance.tileiras.backend import TileirasBackend
+from reftile.conformance.tileiras.bundle import Bundle, read_bundle
+from reftile.conformance.tileiras.compiler import Target, find_tileiras
 from reftile.conformance.tileiras.reduce import Finding, reduce_group, reduce_litmus
 from reftile.conformance.verdicts import Verdict
+
+from reftile.ir.diagnostics import ReftileError
+
+
+def make_backend(paths: Sequence[Path], gpu: str = "sm_90") -> TileirasBackend:
+    """The backend with the programs of some bundles; what is in none is compiled, if it can be."""
+    backend = TileirasBackend()
+    backend.bundle = Bundle(Target(gpu))
+    for path in paths:
+        bundle = read_bundle(path)
+        backend.bundle.target, backend.bundle.tileiras = bundle.target, bundle.tileiras
+        backend.bundle.programs |= bundle.programs
+    try:
+        find_tileiras()
+    except ReftileError:
+        if not paths:
+            raise
+        backend.live = False
+    return backend
 
 
 @dataclass(frozen=True)

@@ -120,8 +120,49 @@ def _alone(module: Module, kernel: str) -> Module:
     return Module([k for k in module.kernels if k.name == kernel], module.globals, module.name)
 
 
+@cache
+def _environment() -> dict[str, str]:
+    """What `tileiras` runs in: beside an assembler of its own, no other toolkit is named.
+
+    It asks CUDA_HOME, CUDA_PATH and CUDA_ROOT first, and an older ptxas refuses its code.
+    """
+    own = find_tileiras().resolve().parent
+    if not (own / "ptxas").exists():
+        return dict(os.environ)
+    kept = {k: v for k, v in os.environ.items() if k not in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")}
+    return kept | {"PATH": os.pathsep.join((str(own), kept.get("PATH", "")))}
+
+
+EMPTY = "tile kernel @empty() {\n  return\n}\n"
+
+
+@cache
+def check_tileiras(target: Target) -> None:
+    """See that the compiler works here at all, so that a refusal says something of a program.
+
+    Raises:
+        ReftileError: `tileiras.broken`: it refuses a kernel that does nothing.
+    """
+    found = _run(to_bytecode(EMPTY, "empty"), target)
+    if not found.cubin:
+        raise fail(
+            "tileiras.broken",
+            f"`tileiras` does not compile an empty kernel for {target.gpu}: {found.refused}",
+            hint="it needs ptxas of its own version: pip install nvidia-cuda-tileiras",
+        )
+
+
 def compile_bytecode(bytecode: bytes, target: Target) -> Compiled:
-    """Run `tileiras`; what it does not compile, and why, is an answer too."""
+    """Run `tileiras`; what it does not compile, and why, is an answer too.
+
+    Raises:
+        ReftileError: `tileiras.broken`: it compiles nothing here.
+    """
+    check_tileiras(target)
+    return _run(bytecode, target)
+
+
+def _run(bytecode: bytes, target: Target) -> Compiled:
     with tempfile.TemporaryDirectory(prefix="reftile-tileiras-") as folder:
         source, image = Path(folder) / "program.tilebc", Path(folder) / "program.cubin"
         source.write_bytes(bytecode)
@@ -134,6 +175,7 @@ def compile_bytecode(bytecode: bytes, target: Target) -> Compiled:
                 text=True,
                 timeout=LONGEST,
                 start_new_session=True,
+                env=_environment(),
             )
         except subprocess.TimeoutExpired:
             return Compiled(refused=f"tileiras did not end within {LONGEST:.0f} s")

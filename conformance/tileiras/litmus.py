@@ -196,15 +196,15 @@ class HarnessWriter(Writer):
         equal = "{predicate = equal, signedness = signed}"
         zero, one = self._constant(0), self._constant(1)
         self.emit(f"%waits, %waited_for = loop {zero}, {self.start} : tile<i32>, token")
-        self.lines[-1] += " body(%w: tile<i32>, %came_from: token) {"
-        self.emit(f"  %over = cmpi %w, {times} {equal} : tile<i1>")
+        self.lines[-1] += " body(%delay: tile<i32>, %came_from: token) {"
+        self.emit(f"  %over = cmpi %delay, {times} {equal} : tile<i1>")
         self.emit("  if %over then {")
-        self.emit("    break %w, %came_from")
+        self.emit("    break %delay, %came_from")
         self.emit("  }")
         load = f"load_ptr_tko %meet, token=%came_from {{{how}}}"
         self.emit(f"  %look, %looked = {load} : tile<i32>, token")
-        self.emit(f"  %w1 = addi %w, {one} : tile<i32>")
-        self.emit("  continue %w1, %looked")
+        self.emit(f"  %delay1 = addi %delay, {one} : tile<i32>")
+        self.emit("  continue %delay1, %looked")
         self.emit("}")
         self.start = "%waited_for"
 

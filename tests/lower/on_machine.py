@@ -104,7 +104,7 @@ class _OnDevice:
         self.bytes = torch.from_numpy(flat.copy()).cuda()
         self.__cuda_array_interface__ = {
             "shape": array.shape,
-            "typestr": array.dtype.str if array.dtype.kind in "iufb" else f"<u{array.itemsize}",
+            "typestr": f"|V{array.itemsize}",  # The kernel knows what they are.
             "data": (self.bytes.data_ptr(), False),
             "version": 3,
         }
