@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from reftile.conformance.litmus_tile.outcomes import (
     ABSENT,
     asked_registers,
+    asks_for_poison,
     count_outcomes,
     filled,
     forbidden,
@@ -43,7 +44,6 @@ from reftile.interp.model.events import Block, Op
 from reftile.interp.model.execution import Outcome
 from reftile.interp.model.explore import explore
 from reftile.interp.model.litmus import LitmusTest
-from reftile.interp.model.values import Bin, Expr, IsUninit
 from reftile.ir.core import Module
 from reftile.ir.parse import parse
 from reftile.ir.verify import verify
@@ -270,7 +270,7 @@ def harness(test: LitmusTest, threads: int) -> ThreadHarness:
     program = test.program
     if program.exists is None:
         raise Inexpressible("the test asks for no outcome")
-    if _asks_for_poison(program.exists):
+    if asks_for_poison(program.exists):
         raise Inexpressible("the test asks for poison, and compiled code has none")
     if len({b.device for b in program.blocks}) > 1:
         raise Inexpressible("the test needs several devices, and a CPU is one")
@@ -286,16 +286,6 @@ def harness(test: LitmusTest, threads: int) -> ThreadHarness:
         roles.append(found)
     width = 8 if writer.int == "i64" else 4
     return ThreadHarness(test, tuple(texts), tuple(roles), outputs, width)
-
-
-def _asks_for_poison(expr: Expr) -> bool:
-    match expr:
-        case IsUninit():
-            return True
-        case Bin(_, lhs, rhs):
-            return _asks_for_poison(lhs) or _asks_for_poison(rhs)
-        case _:
-            return False
 
 
 @dataclass(frozen=True)

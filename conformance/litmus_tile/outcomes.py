@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from reftile.interp.model.events import Program
 from reftile.interp.model.execution import Outcome
-from reftile.interp.model.values import UNINIT, Value, evaluate, registers
+from reftile.interp.model.values import UNINIT, Bin, Expr, IsUninit, Value, evaluate, registers
 
 ABSENT = -77
 """What stands for the result of an operation that did not run."""
@@ -20,6 +20,17 @@ def asked_registers(program: Program) -> tuple[str, ...]:
     wanted = set(registers(program.exists)) if program.exists is not None else set[str]()
     known = {a.register for b in program.blocks for o in b.ops for a in o.accesses}
     return tuple(sorted(known & wanted))
+
+
+def asks_for_poison(expr: Expr) -> bool:
+    """True if an outcome depends on what is poison, which no machine shows."""
+    match expr:
+        case IsUninit():
+            return True
+        case Bin(_, lhs, rhs):
+            return asks_for_poison(lhs) or asks_for_poison(rhs)
+        case _:
+            return False
 
 
 def filled(program: Program, instances: int, step: int) -> list[NDArray[np.uint8]]:

@@ -156,14 +156,17 @@ def different(dtype: str, one: Bytes, other: Bytes) -> NDArray[np.intp]:
 
 
 def reduce(backend: TileirasBackend, found: Disagreement, seconds: float) -> Disagreement:
-    """The smallest program found, within some time, that disagrees too."""
+    """The smallest program found, within some time, that disagrees and is still determinate."""
     program = program_of_seed(found.seed, SUBSET)
 
     def differs(kernel: Kernel) -> bool:
         try:
-            return bool(disagreement(backend, program, kernel))
+            if not disagreement(backend, program, kernel):
+                return False
         except Unsupported:
             return False
+        findings = examine(kernel, program.buffers, program.scalars, program.grid)
+        return findings.is_determinate and not findings.is_racy
 
     kernel = reduce_kernel(program.kernel, differs, seconds)
     what = disagreement(backend, program, kernel)

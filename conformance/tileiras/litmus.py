@@ -24,6 +24,7 @@ from reftile.conformance.backend import Diagnosed, Unsupported
 from reftile.conformance.litmus_tile.outcomes import (
     ABSENT,
     asked_registers,
+    asks_for_poison,
     count_outcomes,
     filled,
 )
@@ -257,6 +258,8 @@ def harness(test: LitmusTest) -> Harness:
     program = test.program
     if len({b.device for b in program.blocks}) > 1:
         raise Unsupported("the test needs several devices")
+    if program.exists is not None and asks_for_poison(program.exists):
+        raise Unsupported("the test asks for poison, and compiled code has none")
     outputs = asked_registers(program)
     launches = sorted({b.launch for b in program.blocks})
     writer = HarnessWriter(test, outputs)

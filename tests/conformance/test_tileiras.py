@@ -186,6 +186,21 @@ def some_questions() -> list[Question]:
     return [q for i, q in enumerate(found) if i % 12 == 0]
 
 
+@pytest.mark.parametrize(
+    ("name", "why"), [("UNINIT+load", "poison"), ("VIEW+masked-load", "poison")]
+)
+def test_what_a_device_cannot_be_asked_is_said(name: str, why: str) -> None:
+    (question,) = (q for q in questions() if q.test.name == name)
+    with pytest.raises(Unsupported, match=why):
+        harness(question.test)
+
+
+def test_the_harness_runs_tests_with_any_names() -> None:
+    (question,) = (q for q in questions() if q.test.name == "ISA2+rmw-pair")
+    for text, kernel in harness(question.test).texts:
+        verify(parse(text, kernel))
+
+
 @pytest.mark.parametrize("stressed", [False, True])
 @pytest.mark.parametrize("question", some_questions(), ids=lambda q: q.id)
 def test_the_harness_shows_only_what_the_model_allows(question: Question, stressed: bool) -> None:
@@ -193,7 +208,7 @@ def test_the_harness_shows_only_what_the_model_allows(question: Question, stress
     try:
         found = harness(question.test)
     except Unsupported:
-        pytest.skip("needs several devices")
+        pytest.skip("a device cannot be asked this")
     instances, step, beside = 3, 8, 2 * stressed
     numbers = PLAIN
     if stressed:
