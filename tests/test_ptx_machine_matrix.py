@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.ptx_machine import DivergenceError, InFlightError, ProxyError
+from tests.ptx_machine import DivergenceError, InFlightError, ProxyError, PtxError
 from tests.ptx_machine.harness import compute, execute, kernel
 
 RANDOM = np.random.default_rng(3)
@@ -49,6 +49,20 @@ def test_matrix_load_gives_neighbours_of_a_row():
     execute(kernel("u64 a, u64 b", body), args=[source, out], smem_bytes=1024)
     pairs = source[:, G, 2 * T].astype(np.uint32) | source[:, G, 2 * T + 1].astype(np.uint32) << 16
     np.testing.assert_array_equal(out, pairs.T)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "stmatrix.sync.aligned.m8n8.x4.shared.b16 [r9], {r1, 1, r1, r1};",
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {f0, f1, f2, f3}, {r1, 1, r1, r1}, "
+        "{r1, r1}, {f0, f0, f0, f0};",
+    ],
+)
+def test_matrix_instructions_take_no_constants(body):
+    text = kernel("u64 a", f"mov.u32 r9, smem; mov.b32 r1, 0; mov.f32 f0, 0f00000000; {body}")
+    with pytest.raises(PtxError, match="registers only"):
+        execute(text, args=[np.zeros(4)], smem_bytes=1024)
 
 
 def packed(elements: np.ndarray) -> np.ndarray:

@@ -210,9 +210,8 @@ def _prefetch_tensor(writer: Writer, op: Op) -> None:
 
 def _store_matrix(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.StoreMatrix)
-    elements = writer.get(op.source).elements[op.first // 2 : op.first // 2 + 4]
     trans = ".trans" if op.transpose else ""
-    values = ", ".join(map(writer.ready, elements))
+    values = ", ".join(writer.in_registers(op.source, op.first // 2, 4))
     place = writer.address(op.address, op.offset)
     writer.line(f"stmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {place}, {{{values}}};")
 

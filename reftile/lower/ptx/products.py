@@ -67,7 +67,7 @@ def _multiply(writer: Writer, op: Op) -> None:
     rhs = _moved(writer, writer.one(op.rhs), op.rhs_offset)
     if isinstance(op.lhs.type, TileType) and op.lhs.type.shape:
         per = 32 // bits
-        registers = writer.elements(op.lhs)
+        registers = writer.in_registers(op.lhs)
         first = op.lhs_offset // per
         lhs = f"{{{', '.join(registers[first : first + 4])}}}"
     else:
@@ -94,7 +94,7 @@ def _multiply_warps(writer: Writer, op: Op) -> None:
     shape = instruction_of(op)
     layouts = [layout_for(v) for v in (op.lhs, op.rhs, op.acc)]
     lhs, rhs, acc = (register_of(layout) for layout in layouts if layout is not None)
-    a, b, c = (writer.elements(v) for v in (op.lhs, op.rhs, op.acc))
+    a, b, c = (writer.in_registers(v) for v in (op.lhs, op.rhs, op.acc))
     d = writer.result(op.result)
     per = packing(op.lhs), packing(op.rhs), packing(op.result)
     counts = [

@@ -50,6 +50,14 @@ def elements(operand: t.Operand, count: int, m: Modifiers) -> tuple[t.Operand, .
     return parts
 
 
+def registers_of(operand: t.Operand, count: int, m: Modifiers) -> tuple[t.Operand, ...]:
+    """As `elements`, of an instruction that takes registers only: ptxas refuses constants."""
+    parts = elements(operand, count, m)
+    if not all(isinstance(part, t.Name) for part in parts):
+        raise m.fail("takes registers only")
+    return parts
+
+
 def transfer_type(kind: str, m: Modifiers) -> str:
     """Map a memory type to the raw type of the same width and signedness."""
     if kind in ("pred", "f16x2", "bf16x2", "bf16", "tf32"):

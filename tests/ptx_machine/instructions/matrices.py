@@ -10,7 +10,7 @@ from tests.ptx_machine.memory import SharedMemory, byte_indices, check_opaque, r
 from tests.ptx_machine.operands import Decoder, Modifiers, Step, instruction
 from tests.ptx_machine.warp import EVERYONE
 
-from .access import elements
+from .access import registers_of
 
 ROW, COLUMN = EVERYONE // 4, 2 * (EVERYONE % 4)
 
@@ -45,7 +45,7 @@ def rows(w, space: str, addresses: np.ndarray, count: int, write: bool):
 def build_load(d: Decoder, ins: t.Instruction, m: Modifiers) -> Step:
     """Lane 8i+r names row r of tile i; a lane receives two neighbours of row lane/4."""
     count, transposed, space = parse_shape(d, ins, m)
-    puts = [d.dst(ins, part, "b32") for part in elements(ins.operands[0], count, m)]
+    puts = [d.dst(ins, part, "b32") for part in registers_of(ins.operands[0], count, m)]
     address = d.address(ins, ins.operands[1])
 
     def step(w) -> None:
@@ -64,7 +64,7 @@ def build_store(d: Decoder, ins: t.Instruction, m: Modifiers) -> Step:
     """The inverse of ldmatrix."""
     count, transposed, space = parse_shape(d, ins, m)
     address = d.address(ins, ins.operands[0])
-    get = [d.src(ins, part, "b32") for part in elements(ins.operands[1], count, m)]
+    get = [d.src(ins, part, "b32") for part in registers_of(ins.operands[1], count, m)]
 
     def step(w) -> None:
         region, index = rows(w, space, address(w), count, write=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.ptx_machine import text as t
 from tests.ptx_machine.operands import RAW, Decoder, Modifiers, Step, instruction
 
-from .access import elements
+from .access import registers_of
 from .fragments import WIDTH, accumulator, operand_a, operand_b, to_registers
 
 SHAPES = {
@@ -56,15 +56,15 @@ def build_mma(d: Decoder, ins: t.Instruction, m: Modifiers) -> Step:
         raw = "b32" if kind == "f16" or size == 4 else "b64"
         return [
             d.src(ins, part, raw)
-            for part in elements(operand, count // 2 if kind == "f16" else count, m)
+            for part in registers_of(operand, count // 2 if kind == "f16" else count, m)
         ]
 
     raw_ab = "b64" if size == 8 else "b32"
-    a = [d.src(ins, part, raw_ab) for part in elements(ins.operands[1], a_count, m)]
-    b = [d.src(ins, part, raw_ab) for part in elements(ins.operands[2], b_count, m)]
+    a = [d.src(ins, part, raw_ab) for part in registers_of(ins.operands[1], a_count, m)]
+    b = [d.src(ins, part, raw_ab) for part in registers_of(ins.operands[2], b_count, m)]
     c = registers(ins.operands[3], kind_c, c_count)
     out_count = c_count // 2 if out == "f16" else c_count
-    puts = [d.dst(ins, part, raw_ab) for part in elements(ins.operands[0], out_count, m)]
+    puts = [d.dst(ins, part, raw_ab) for part in registers_of(ins.operands[0], out_count, m)]
     unsigned = RAW[size]
 
     def step(w) -> None:
