@@ -14,6 +14,7 @@ import pytest
 
 from reftile import progress
 from reftile.progress import ProgressBar
+from tests.interrupts import hear_interrupts
 
 SCRIPT = """
 import sys
@@ -41,11 +42,6 @@ except KeyboardInterrupt as stop:
     print(stop)
 print("rich" in sys.modules, x.tolist())
 """
-
-
-def hear_interrupts() -> None:
-    """In a child: what runs in the background of a script is born deaf to Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def start(

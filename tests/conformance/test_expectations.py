@@ -26,6 +26,7 @@ from reftile.conformance.expectations import (
 from reftile.conformance.runner import run_suites
 
 from reftile.cli.app import execute
+from tests.interrupts import hear_interrupts
 
 WAIVERS = f"""
 spec = "{spec_version()}"
@@ -149,11 +150,6 @@ tile kernel @k(%x: tile<ptr<i32>>) {
   return
 }
 """
-
-
-def hear_interrupts() -> None:
-    """In a child: what runs in the background of a script is born deaf to Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("command", ["run", "batched", "conformance", "fuzz"])

@@ -13,6 +13,7 @@ import pytest
 
 import reftile
 import reftile.lang as ct
+from tests.interrupts import hear_interrupts
 
 HERE = str(Path(__file__).resolve().parent)
 
@@ -66,6 +67,7 @@ def start(program: str, cache: Path, *arguments: str, **variables: str) -> subpr
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=hear_interrupts,
     )
 
 
