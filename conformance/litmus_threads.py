@@ -212,7 +212,10 @@ class ThreadWriter(Writer):
         how = "{predicate = not_equal, signedness = signed}"
         self.emit(f"%_meets = cmpi {meets}, %_none {how} : tile<i1>")
         self.emit("if %_meets then {")
-        self._meet(instance, threads)
+        self.emit(f"%_meet = offset %_meet_all, {instance} : tile<ptr<i32>>")
+        all = self.define(f"constant {{value = {threads}}}", "tile<i32>")
+        most = self.define(f"constant {{value = {MEETING_TRIES}}}", "tile<i32>")
+        self.meet("%_meet", all, most)
         self.emit("yield")
         self.emit("}")
         self._wait()
@@ -223,28 +226,6 @@ class ThreadWriter(Writer):
         moved = self.define(f"shri {word}, {by} {{signedness = unsigned}}", "tile<i32>")
         ones = self.define(f"constant {{value = {mask}}}", "tile<i32>")
         return self.define(f"andi {moved}, {ones}", "tile<i32>")
-
-    def _meet(self, instance: str, threads: int) -> None:
-        how = "ordering = relaxed, scope = device"
-        self.emit(f"%_meet = offset %_meet_all, {instance} : tile<ptr<i32>>")
-        add = f"atomic_rmw_tko %_meet, %_one {{{how}, mode = add}}"
-        self.emit(f"%_came, %_arrived = {add} : tile<i32>, token")
-        all = self.define(f"constant {{value = {threads}}}", "tile<i32>")
-        most = self.define(f"constant {{value = {MEETING_TRIES}}}", "tile<i32>")
-        self.emit("%_tries, %_met = loop %_none, %_arrived : tile<i32>, token")
-        self.lines[-1] += " body(%_n: tile<i32>, %_waited: token) {"
-        load = f"load_ptr_tko %_meet, token=%_waited {{{how}}}"
-        self.emit(f"  %_there, %_seen = {load} : tile<i32>, token")
-        least = "{predicate = greater_than_or_equal, signedness = signed}"
-        self.emit(f"  %_all = cmpi %_there, {all} {least} : tile<i1>")
-        self.emit(f"  %_late = cmpi %_n, {most} {least} : tile<i1>")
-        self.emit("  %_go = ori %_all, %_late : tile<i1>")
-        self.emit("  if %_go then {")
-        self.emit("    break %_n, %_seen")
-        self.emit("  }")
-        self.emit("  %_more = addi %_n, %_one : tile<i32>")
-        self.emit("  continue %_more, %_seen")
-        self.emit("}")
 
     def _wait(self) -> None:
         """Access other memory for as long as the turn says."""

@@ -93,6 +93,33 @@ class Writer:
         self.emit(f"{name} = {text} : {type}")
         return name
 
+    def meet(self, place: str, blocks: str, tries: str, after: str = "") -> str:
+        """Count the block in at a pointer and look, `tries` times at most, until all `blocks` came.
+
+        The token at the end of it; `after` is the one to begin with.
+        """
+        zero = self.define("constant {value = 0}", "tile<i32>")
+        one = self.define("constant {value = 1}", "tile<i32>")
+        how = "ordering = relaxed, scope = device"
+        least = "{predicate = greater_than_or_equal, signedness = signed}"
+        token = f", token={after}" if after else ""
+        add = f"atomic_rmw_tko {place}, {one}{token} {{{how}, mode = add}}"
+        self.emit(f"%_came, %_arrived = {add} : tile<i32>, token")
+        self.emit(f"%_meetings, %_met = loop {zero}, %_arrived : tile<i32>, token")
+        self.lines[-1] += " body(%_tried: tile<i32>, %_waited: token) {"
+        load = f"load_ptr_tko {place}, token=%_waited {{{how}}}"
+        self.emit(f"  %_there, %_seen = {load} : tile<i32>, token")
+        self.emit(f"  %_all = cmpi %_there, {blocks} {least} : tile<i1>")
+        self.emit(f"  %_missed = cmpi %_tried, {tries} {least} : tile<i1>")
+        self.emit("  %_go = ori %_all, %_missed : tile<i1>")
+        self.emit("  if %_go then {")
+        self.emit("    break %_tried, %_seen")
+        self.emit("  }")
+        self.emit(f"  %_more = addi %_tried, {one} : tile<i32>")
+        self.emit("  continue %_more, %_seen")
+        self.emit("}")
+        return "%_met"
+
     def kernel(self, launch: int) -> str:
         """The kernel of one launch."""
         self.lines, self.count, self.indent = [], 0, "  "

@@ -34,11 +34,11 @@ from reftile.conformance.tileiras.interpreted import Uncompiled
 from reftile.conformance.tileiras.reduce import Finding, group
 from reftile.conformance.tileiras.workers import Make, Work, do_all
 
-from reftile.ir.diagnostics import ReftileError
+from reftile.ir.diagnostics import Bug, ReftileError
 
 
 def main() -> int:
-    """Return 1 if something disagrees, 2 if there is nothing to run on, 130 after Ctrl-C."""
+    """Return 1 if something disagrees, 2 if it cannot be run, 130 after Ctrl-C."""
     options = _options()
     options.folder.mkdir(parents=True, exist_ok=True)
     if options.interpreted is not None:
@@ -50,7 +50,7 @@ def main() -> int:
         backend = make()
         info = backend.info()
     except ReftileError as error:
-        print(error.diagnosis.message, file=sys.stderr)
+        print(error, file=sys.stderr)
         return 2
     backend.device.close()
     print(f"{info.name} {info.version} on {info.device}", flush=True)
@@ -65,6 +65,9 @@ def main() -> int:
         except KeyboardInterrupt:
             print("stopped", file=sys.stderr)
             return 130
+        except (ReftileError, Bug) as error:
+            print(error, file=sys.stderr)
+            return 2
         finally:
             campaign.write()
     return int(bool(campaign.findings))

@@ -19,6 +19,7 @@ from reftile.conformance.tileiras.compiler import (
     Compiled,
     Target,
     check_target,
+    check_tileiras,
     compile_once,
     tileiras_version,
     to_bytecode,
@@ -55,6 +56,7 @@ def build(
     """
     target = target or Target()
     check_target(target)
+    check_tileiras(target)
     bundle = Bundle(target, tileiras_version())
     if path.exists():
         old = read_bundle(path)

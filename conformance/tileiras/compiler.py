@@ -121,7 +121,7 @@ def _alone(module: Module, kernel: str) -> Module:
 
 
 @cache
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """What `tileiras` runs in: beside an assembler of its own, no other toolkit is named.
 
     It asks CUDA_HOME, CUDA_PATH and CUDA_ROOT first, and an older ptxas refuses its code.
@@ -175,7 +175,7 @@ def _run(bytecode: bytes, target: Target) -> Compiled:
                 text=True,
                 timeout=LONGEST,
                 start_new_session=True,
-                env=_environment(),
+                env=environment(),
             )
         except subprocess.TimeoutExpired:
             return Compiled(refused=f"tileiras did not end within {LONGEST:.0f} s")

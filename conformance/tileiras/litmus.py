@@ -123,7 +123,7 @@ class HarnessWriter(Writer):
         line = self.define(f"muli {instance}, {each}", "tile<i32>")
         self.emit(f"%out = offset %out_all, {line} : tile<ptr<{self.int}>>")
         self.emit(f"%meet = offset %meet_all, {instance} : tile<ptr<i32>>")
-        self._meet(roles, stressed)
+        self.start = self.meet("%meet", roles, "%tries", stressed)
         self._wait(role, instance)
         self.branches(blocks, role)
         self.emit("yield")
@@ -213,27 +213,6 @@ class HarnessWriter(Writer):
         """The operations of a block, and its report."""
         super().block(block)
         self._report()
-
-    def _meet(self, roles: str, before: str) -> None:
-        one, zero = self._constant(1), self._constant(0)
-        how = "ordering = relaxed, scope = device"
-        add = f"atomic_rmw_tko %meet, {one}, token={before} {{{how}, mode = add}}"
-        self.emit(f"%came, %arrived = {add} : tile<i32>, token")
-        self.emit(f"%meetings, %start = loop {zero}, %arrived : tile<i32>, token")
-        self.lines[-1] += " body(%tried: tile<i32>, %waited: token) {"
-        load = f"load_ptr_tko %meet, token=%waited {{{how}}}"
-        self.emit(f"  %there, %seen = {load} : tile<i32>, token")
-        least = "{predicate = greater_than_or_equal, signedness = signed}"
-        self.emit(f"  %all = cmpi %there, {roles} {least} : tile<i1>")
-        self.emit(f"  %missed = cmpi %tried, %tries {least} : tile<i1>")
-        self.emit("  %go = ori %all, %missed : tile<i1>")
-        self.emit("  if %go then {")
-        self.emit("    break %tried, %seen")
-        self.emit("  }")
-        self.emit(f"  %more = addi %tried, {one} : tile<i32>")
-        self.emit("  continue %more, %seen")
-        self.emit("}")
-        self.start = "%start"
 
     def is_used(self, register: str) -> bool:
         """Whether an expression, or the outcome, needs the register."""

@@ -43,6 +43,9 @@ def do_all(
     jobs: processes; 0 for one on each core. Pieces that no process took within `time_limit` seconds
     are left out, and so is the one that a process was at when it died. Closing the generator, as
     Ctrl-C does, ends the processes.
+
+    Raises:
+        Bug: a process failed, or all of them died.
     """
     jobs = min(jobs or os.cpu_count() or 1, max(count, 1))
     context = multiprocessing.get_context("spawn")
@@ -63,11 +66,15 @@ def do_all(
             except queue.Empty:
                 if any(p.is_alive() for p in processes):
                     continue
-                return
+                if ended:
+                    return
+                codes = sorted({p.exitcode for p in processes}, key=str)
+                died = f"all {jobs} processes of the campaign died (exit codes {codes})"
+                raise Bug(died, "conformance") from None
             if number < 0:
                 ended += 1
                 if found:
-                    raise Bug("conformance", f"a process of the campaign failed: {found}")
+                    raise Bug(f"a process of the campaign failed: {found}", "conformance")
             else:
                 yield number, found
     finally:

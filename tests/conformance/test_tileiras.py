@@ -1,6 +1,7 @@
 """NVIDIA's compiler as a backend: what can be judged without a GPU, and without the compiler."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,9 +18,10 @@ from reftile.conformance.stress import Histogram, StressConfig
 from reftile.conformance.suites.common import Settings
 from reftile.conformance.suites.litmus import Question, questions
 from reftile.conformance.tileiras import backend as tileiras
-from reftile.conformance.tileiras import fuzz
+from reftile.conformance.tileiras import compiler, fuzz
 from reftile.conformance.tileiras.build import build
 from reftile.conformance.tileiras.bundle import Bundle, key_of, read_bundle
+from reftile.conformance.tileiras.campaign import Seeds
 from reftile.conformance.tileiras.compiler import (
     Compiled,
     Target,
@@ -51,12 +53,13 @@ from reftile.conformance.tileiras.reduce import (
     reduce_litmus,
     smaller_tests,
 )
+from reftile.conformance.tileiras.workers import do_all
 from reftile.conformance.verdicts import Verdict
 
 from reftile.interp.arguments import Raw
 from reftile.interp.launch import interpret
 from reftile.interp.model.explore import explore
-from reftile.ir.diagnostics import ReftileError
+from reftile.ir.diagnostics import Bug, ReftileError
 from reftile.ir.parse import parse
 from reftile.ir.verify import verify
 
@@ -195,10 +198,20 @@ def test_what_a_device_cannot_be_asked_is_said(name: str, why: str) -> None:
         harness(question.test)
 
 
-def test_the_harness_runs_tests_with_any_names() -> None:
-    (question,) = (q for q in questions() if q.test.name == "ISA2+rmw-pair")
-    for text, kernel in harness(question.test).texts:
-        verify(parse(text, kernel))
+def test_the_harness_writes_kernels_for_all_but_what_a_device_cannot_be_asked() -> None:
+    refused: set[str] = set()
+    for question in questions():
+        try:
+            found = harness(question.test)
+        except Unsupported as error:
+            refused.add(str(error))
+            continue
+        for text, kernel in found.texts:
+            verify(parse(text, kernel))
+    assert refused == {
+        "the test needs several devices",
+        "the test asks for poison, and compiled code has none",
+    }
 
 
 @pytest.mark.parametrize("stressed", [False, True])
@@ -419,3 +432,54 @@ def test_results_that_disagree_alike_are_one_group() -> None:
         ]
     )
     assert sorted([r.id for r in members] for members in found) == [["a", "b"], ["d"], ["f"]]
+
+
+class _Deadly:
+    """What kills the process that is given it, before it can say anything."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os._exit, (3,)
+
+    def __call__(self) -> tileiras.TileirasBackend:
+        raise NotImplementedError
+
+
+def test_a_campaign_whose_processes_all_die_is_no_campaign_without_findings() -> None:
+    with pytest.raises(Bug, match=r"all 2 processes of the campaign died \(exit codes \[3\]\)"):
+        list(do_all(_Deadly(), Seeds(0, 4), 4, jobs=2))
+
+
+def test_a_compiler_that_compiles_nothing_is_broken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = tmp_path / "tileiras"
+    script.write_text("#!/bin/sh\necho 'error: failed to compile Tile IR program' >&2\nexit 5\n")
+    script.chmod(0o755)
+    for function in (compiler.find_tileiras, compiler.check_tileiras, compiler.environment):
+        function.cache_clear()
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    try:
+        with pytest.raises(ReftileError) as error:
+            compiler.compile_bytecode(b"", compiler.Target("sm_90"))
+        assert error.value.diagnosis.rule == "tileiras.broken"
+        assert "failed to compile" in error.value.diagnosis.message
+    finally:
+        for function in (compiler.find_tileiras, compiler.check_tileiras, compiler.environment):
+            function.cache_clear()
+
+
+def test_a_compiler_with_its_own_assembler_is_shown_no_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(compiler, "find_tileiras", lambda: tmp_path / "tileiras")
+    monkeypatch.setenv("CUDA_HOME", "elsewhere")
+    compiler.environment.cache_clear()
+    try:
+        assert compiler.environment()["CUDA_HOME"] == "elsewhere"
+        (tmp_path / "ptxas").write_text("")
+        compiler.environment.cache_clear()
+        found = compiler.environment()
+        assert "CUDA_HOME" not in found
+        assert found["PATH"].split(os.pathsep)[0] == str(tmp_path.resolve())
+    finally:
+        compiler.environment.cache_clear()
