@@ -72,9 +72,9 @@ class Event:
     """
 
     def __init__(self) -> None:
-        self._bindings = driver.bindings()
         self._handle: Any = None
         self._context = 0
+        self._bindings = driver.bindings()
 
     @property
     def handle(self) -> Any:
