@@ -35,6 +35,7 @@ from reftile.conformance.tileiras.reduce import Finding, group
 from reftile.conformance.tileiras.workers import Make, Work, do_all
 
 from reftile.ir.diagnostics import Bug, ReftileError
+from reftile.ir.ops import OPS
 
 
 def main() -> int:
@@ -42,8 +43,7 @@ def main() -> int:
     options = _options()
     options.folder.mkdir(parents=True, exist_ok=True)
     if options.interpreted is not None:
-        faults = dict(f.split("=") for f in options.interpreted.split(",") if f)
-        make: Make = partial(Uncompiled, None, faults)
+        make: Make = partial(Uncompiled, None, options.interpreted)
     else:
         make = partial(make_backend, tuple(options.bundle), options.gpu)
     try:
@@ -91,13 +91,28 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--reduce", type=float, default=20.0, help="seconds for each finding")
     parser.add_argument("--reduce-limit", type=float, help="seconds for all of a suite's findings")
     parser.add_argument(
-        "--interpreted", metavar="OP=OP,...", help="no GPU: interpret, some operations as others"
+        "--interpreted",
+        metavar="OP=OP,...",
+        type=_faults,
+        help="no GPU: interpret, some operations as others",
     )
     options = parser.parse_args()
     unknown = sorted(set(filter(None, options.suite.split(","))) - set(SUITES))
     if unknown:
         parser.error(f"there is no suite `{unknown[0]}` (there are: {', '.join(SUITES)})")
     return options
+
+
+def _faults(text: str) -> dict[str, str]:
+    """Operations, and which to take for them."""
+    found: dict[str, str] = {}
+    for pair in filter(None, text.split(",")):
+        op, _, other = pair.partition("=")
+        unknown = [name for name in (op, other) if name not in OPS]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"`{pair}`: there is no operation `{unknown[0]}`")
+        found[op] = other
+    return found
 
 
 @dataclass

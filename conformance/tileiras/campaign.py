@@ -24,7 +24,7 @@ from reftile.conformance.suites.litmus import Question
 from reftile.conformance.tileiras import fuzz
 from reftile.conformance.tileiras.backend import TileirasBackend
 from reftile.conformance.tileiras.bundle import Bundle, read_bundle
-from reftile.conformance.tileiras.compiler import Target, check_tileiras
+from reftile.conformance.tileiras.compiler import Target, check_target, check_tileiras
 from reftile.conformance.tileiras.reduce import Finding, reduce_group, reduce_litmus
 from reftile.conformance.verdicts import Verdict
 
@@ -40,6 +40,7 @@ def make_backend(paths: Sequence[Path], gpu: str = "sm_90") -> TileirasBackend:
         backend.bundle.target, backend.bundle.tileiras = bundle.target, bundle.tileiras
         backend.bundle.programs |= bundle.programs
     try:
+        check_target(backend.bundle.target)
         check_tileiras(backend.bundle.target)
     except ReftileError:
         if not paths:

@@ -483,3 +483,23 @@ def test_a_compiler_with_its_own_assembler_is_shown_no_other(
         assert found["PATH"].split(os.pathsep)[0] == str(tmp_path.resolve())
     finally:
         compiler.environment.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("given", "unknown"),
+    [
+        ("negf:absf", "negf:absf"),
+        ("negf=nosuch", "nosuch"),
+        ("nosuch=absf", "nosuch"),
+        ("negf", ""),
+    ],
+)
+def test_a_planted_fault_is_one_of_known_operations(
+    given: str, unknown: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "reftile.conformance.tileiras", str(tmp_path / "out")]
+    done = subprocess.run(
+        [*command, "--interpreted", given], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith(f"there is no operation `{unknown}`")
