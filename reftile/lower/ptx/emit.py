@@ -174,13 +174,8 @@ def emit_elementwise(writer: Writer, op: Op) -> None:
 def _operands(writer: Writer, value: Value) -> list[str]:
     """The elements one by one; instructions on halves take no immediates."""
     found = writer.single(value)
-    if register_kind(tile_of(value).element) != "b16":
-        return found
-    known = {unit: "" for unit in found if not unit.startswith("%")}
-    for unit in known:
-        known[unit] = writer.register("b16", "known")
-        writer.line(f"mov.b16 {known[unit]}, {unit};")
-    return [known.get(unit, unit) for unit in found]
+    is_half = register_kind(tile_of(value).element) == "b16"
+    return writer.in_registers(found, "b16") if is_half else found
 
 
 _TEMPORARIES = ("a_b16", "a_pred", "b_pred", "a_b32", "b_b32", "a_f32", "b_f32", "c_f32", "d_f32")

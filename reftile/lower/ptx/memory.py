@@ -211,7 +211,8 @@ def _prefetch_tensor(writer: Writer, op: Op) -> None:
 def _store_matrix(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.StoreMatrix)
     trans = ".trans" if op.transpose else ""
-    values = ", ".join(writer.in_registers(op.source, op.first // 2, 4))
+    elements = writer.get(op.source).elements[op.first // 2 : op.first // 2 + 4]
+    values = ", ".join(writer.in_registers([writer.ready(e) for e in elements], "b32"))
     place = writer.address(op.address, op.offset)
     writer.line(f"stmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {place}, {{{values}}};")
 
@@ -342,14 +343,9 @@ def _swap(writer: Writer, op: Op) -> None:
 
 
 def _in_register(writer: Writer, value: Value) -> str:
-    """Untyped instructions take no immediates of floats, nor halves any."""
-    found = writer.one(value)
-    if found.startswith("%"):
-        return found
-    kind = register_kind(tile_of(value).element)
-    register = writer.register(kind, "known")
-    writer.line(f"mov.{kind} {register}, {found};")
-    return register
+    """A scalar for an untyped instruction."""
+    (found,) = writer.in_registers([writer.one(value)], register_kind(tile_of(value).element))
+    return found
 
 
 def _offset(writer: Writer, op: Op) -> None:

@@ -13,7 +13,7 @@ from reftile.ir.core import Op
 from reftile.ir.types import TileType
 from reftile.lower.fragments import register_of
 from reftile.lower.ptx.shapes import layout_for
-from reftile.lower.ptx.writer import Writer, packing, tile_of
+from reftile.lower.ptx.writer import Writer, kind_of, packing, tile_of
 from reftile.lower.warp_products import instruction_of
 
 _SWIZZLE_MODES = {128: 1, 64: 2, 32: 3, 16: 0}
@@ -67,7 +67,7 @@ def _multiply(writer: Writer, op: Op) -> None:
     rhs = _moved(writer, writer.one(op.rhs), op.rhs_offset)
     if isinstance(op.lhs.type, TileType) and op.lhs.type.shape:
         per = 32 // bits
-        registers = writer.in_registers(op.lhs)
+        registers = writer.in_registers(writer.elements(op.lhs), kind_of(op.lhs))
         first = op.lhs_offset // per
         lhs = f"{{{', '.join(registers[first : first + 4])}}}"
     else:
@@ -92,9 +92,10 @@ def _multiply_warps(writer: Writer, op: Op) -> None:
     """One `mma.sync` for each part of the result and each step of k, k outermost."""
     assert isinstance(op, (ops.Mmaf, ops.Mmai))
     shape = instruction_of(op)
-    layouts = [layout_for(v) for v in (op.lhs, op.rhs, op.acc)]
+    operands = (op.lhs, op.rhs, op.acc)
+    layouts = [layout_for(v) for v in operands]
     lhs, rhs, acc = (register_of(layout) for layout in layouts if layout is not None)
-    a, b, c = (writer.in_registers(v) for v in (op.lhs, op.rhs, op.acc))
+    a, b, c = (writer.in_registers(writer.elements(v), kind_of(v)) for v in operands)
     d = writer.result(op.result)
     per = packing(op.lhs), packing(op.rhs), packing(op.result)
     counts = [

@@ -166,19 +166,17 @@ class Writer:
         """The operands that hold a value's elements; sums are computed now."""
         return [self.ready(e) for e in self.get(value).elements]
 
-    def in_registers(self, value: Value, first: int = 0, count: int | None = None) -> list[str]:
-        """The registers that hold some of a value's elements; constants are moved into new ones.
+    def in_registers(self, operands: Sequence[str], kind: str) -> list[str]:
+        """The operands, constants moved into new registers: not every instruction takes them.
 
-        Matrix instructions take no other operands (ptxas 13: "Arguments mismatch").
+        Matrix instructions take none (ptxas 13: "Arguments mismatch"), nor do those on halves, and
+        untyped ones take none of floats.
         """
-        last = None if count is None else first + count
-        found = [self.ready(e) for e in self.get(value).elements[first:last]]
-        known: dict[str, str] = {}
-        for operand in found:
-            if not operand.startswith("%") and operand not in known:
-                known[operand] = self.register(kind_of(value), "constant")
-                self.line(f"mov.{kind_of(value)} {known[operand]}, {operand};")
-        return [known.get(operand, operand) for operand in found]
+        known = {operand: "" for operand in operands if not operand.startswith("%")}
+        for operand in known:
+            known[operand] = self.register(kind, "known")
+            self.line(f"mov.{kind} {known[operand]}, {operand};")
+        return [known.get(operand, operand) for operand in operands]
 
     def ready(self, element: Element) -> str:
         """An element as an operand."""
