@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -269,24 +270,17 @@ def test_streams_and_events_order_launches(torch: Any) -> None:
     assert 0 < done.milliseconds_since(start) < 1000
 
 
-def test_threads_launch_one_kernel_at_a_time_each_right(torch: Any) -> None:
-    compiled = compile_kernel(copy(), 0)
+def in_threads(work: Callable[[int], None], count: int) -> None:
+    """Run `work` with 1, 2, ... in as many threads at once; nothing may be raised in one."""
     failures: list[BaseException] = []
 
-    def work(seed: int) -> None:
+    def guarded(number: int) -> None:
         try:
-            stream = torch.cuda.Stream()
-            with torch.cuda.stream(stream):
-                x = torch.full((ROWS, 64), float(seed), device="cuda")
-                ys = [torch.zeros_like(x) for _ in range(50)]
-                for y in ys:
-                    compiled((3,), (x, y, ROWS), stream)
-            stream.synchronize()
-            assert all((y == seed).all() for y in ys)
+            work(number)
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(1, 9)]
+    threads = [threading.Thread(target=guarded, args=(i,)) for i in range(1, count + 1)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -294,24 +288,29 @@ def test_threads_launch_one_kernel_at_a_time_each_right(torch: Any) -> None:
     assert not failures
 
 
+def test_threads_launch_one_kernel_at_a_time_each_right(torch: Any) -> None:
+    compiled = compile_kernel(copy(), 0)
+
+    def work(seed: int) -> None:
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            x = torch.full((ROWS, 64), float(seed), device="cuda")
+            ys = [torch.zeros_like(x) for _ in range(50)]
+            for y in ys:
+                compiled((3,), (x, y, ROWS), stream)
+        stream.synchronize()
+        assert all((y == seed).all() for y in ys)
+
+    in_threads(work, 8)
+
+
 def test_a_thread_without_a_context_may_launch(torch: Any) -> None:
     compiled = compile_kernel(copy(), 0)
     x, y = torch.ones(ROWS, 64, device="cuda"), torch.zeros(ROWS, 64, device="cuda")
     args = x.data_ptr(), y.data_ptr(), ROWS
     torch.cuda.synchronize()
-    failures: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            compiled((3,), args)
-        except BaseException as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
+    in_threads(lambda number: compiled((3,), args), 1)
     devices.synchronize(0)
-    assert not failures
     assert (y == 1).all()
 
 

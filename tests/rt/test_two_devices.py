@@ -6,7 +6,6 @@ and with arrays that lie on both.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +20,15 @@ from reftile.rt import devices
 from reftile.rt.cache import Cache
 from reftile.rt.compile import compile_kernel
 from reftile.rt.streams import Event
-from tests.rt.test_on_device import COPY, EXAMPLES, ROWS, check_product, operands, rule_of
+from tests.rt.test_on_device import (
+    COPY,
+    EXAMPLES,
+    ROWS,
+    check_product,
+    in_threads,
+    operands,
+    rule_of,
+)
 
 pytestmark = pytest.mark.gpu
 
@@ -100,28 +107,19 @@ def test_arrays_of_two_devices_in_one_launch_are_refused(torch: Any) -> None:
 
 def test_threads_launch_on_both_devices_at_once(torch: Any) -> None:
     kernel = copy()
-    failures: list[BaseException] = []
 
     def work(seed: int) -> None:
-        try:
-            where = torch.device("cuda", seed % 2)
-            stream = torch.cuda.Stream(where)
-            with torch.cuda.stream(stream):
-                x = torch.full((ROWS, 64), float(seed), device=where)
-                ys = [torch.zeros_like(x) for _ in range(50)]
-                for y in ys:
-                    reftile.launch(kernel, (3,), (x, y, ROWS), backend="cuda")
-            stream.synchronize()
-            assert all((y == seed).all() for y in ys)
-        except BaseException as error:
-            failures.append(error)
+        where = torch.device("cuda", seed % 2)
+        stream = torch.cuda.Stream(where)
+        with torch.cuda.stream(stream):
+            x = torch.full((ROWS, 64), float(seed), device=where)
+            ys = [torch.zeros_like(x) for _ in range(50)]
+            for y in ys:
+                reftile.launch(kernel, (3,), (x, y, ROWS), backend="cuda")
+        stream.synchronize()
+        assert all((y == seed).all() for y in ys)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(1, 9)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    in_threads(work, 8)
 
 
 def test_a_launch_on_one_device_waits_for_an_event_of_the_other(torch: Any) -> None:
