@@ -4,8 +4,10 @@
         [--tilelang PYTHON]
 
 Both sides run on the same processors, turn by turn, so that whatever else the machine does meets
-both; the least and the median times are compared. NumPy's products use its own BLAS with as many
-threads; its other operations use one, so ours are measured on one thread as well as on all.
+both; the least and the median times are compared. A turn begins when the process is at rest, since
+the threads of NumPy's BLAS spin for 100 ms after a product and would take the processors of
+whatever comes next; of its runs the first is not timed. NumPy's products use its own BLAS with as
+many threads; its other operations use one, so ours are measured on one thread as well as on all.
 Results are compared before they are timed. TileLang is asked for in an interpreter that has it
 (`pip install tilelang`), and left out, with a word, if none is given.
 """
@@ -39,6 +41,7 @@ from reftile.rt.cpu import launch_cpu, thread_count
 HERE = Path(__file__).resolve().parent
 ZERO, NEGATIVE = ct.PaddingMode.ZERO, ct.PaddingMode.NEG_INF
 Array = np.ndarray[Any, np.dtype[Any]]
+RUNS_OF_A_TURN = 3
 
 
 @reftile.kernel
@@ -156,7 +159,7 @@ def rows() -> list[Row]:
     found.append(
         Row(
             "matmul 1024^3 f32",
-            launch(matmul, (4, 4), a, b, c, 256, 256, 128),
+            launch(matmul, (2, 2), a, b, c, 512, 512, 128),
             lambda: void(np.matmul(a, b, out=d)),
             close(c, d, 1e-2),
             0.75,
@@ -226,11 +229,29 @@ def bandwidth_row() -> tuple[Callable[[int], None], Callable[[int], None], int, 
     return ours, copy, 2 * x.nbytes, lambda: bool((out == 2).all())
 
 
-def seconds(run: Callable[[], None]) -> float:
+def seconds(run: Callable[[], object]) -> float:
     """How long a run takes."""
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
+
+
+def rest() -> None:
+    """Wait until no thread of this process computes, for two seconds at most."""
+    deadline = time.perf_counter() + 2.0
+    while time.perf_counter() < deadline:
+        before = time.process_time()
+        time.sleep(0.005)
+        if time.process_time() - before < 0.001:
+            return
+    raise SystemExit("something in this process computes without end: nothing can be measured")
+
+
+def turn(run: Callable[[], object]) -> list[float]:
+    """Times of some runs, one right after another, from rest and an untimed run."""
+    rest()
+    run()
+    return [seconds(run) for _ in range(RUNS_OF_A_TURN)]
 
 
 def compare(sides: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
@@ -240,7 +261,7 @@ def compare(sides: dict[str, Callable[[], None]], rounds: int) -> dict[str, list
     times: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, run in sides.items():
-            times[name].append(seconds(run))
+            times[name] += turn(run)
     return times
 
 
@@ -317,15 +338,13 @@ def measure_triton(threads: int, rounds: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for name, (module, grid, arguments, right) in interpreter.workloads().items():
         ours, theirs = list[float](), list[float]()
-        void(launch_cpu(module, grid, arguments, threads=threads))
+        run = partial(launch_cpu, module, grid, arguments, threads=threads)
+        run()
         if not right():
             raise SystemExit(f"{name}: wrong")
         for _ in range(max(3, rounds // 3)):
             theirs.append(triton.measure(name).best_wall)
-            for _ in range(3):
-                start = time.perf_counter()
-                launch_cpu(module, grid, arguments, threads=threads)
-                ours.append(time.perf_counter() - start)
+            ours += turn(run)
         result = {
             "row": name,
             "theirs_is": "Triton's interpreter",
@@ -397,9 +416,8 @@ def measure_tilelang(tilelang: TileLang, threads: int, rounds: int) -> list[dict
         tilelang.measure(size, tile)
         for _ in range(max(3, rounds // 3)):
             times["theirs"].append(tilelang.measure(size, tile))
-            for _ in range(3):
-                times["ours"].append(seconds(partial(ours, threads)))
-                times["ours_1"].append(seconds(partial(ours, 1)))
+            times["ours"] += turn(partial(ours, threads))
+            times["ours_1"] += turn(partial(ours, 1))
         best = {name: summary(t) for name, t in times.items()}
         result = {"row": f"matmul {size}^3 f32", "theirs_is": "TileLang's C code", "asked": 50.0}
         result |= best
@@ -410,6 +428,25 @@ def measure_tilelang(tilelang: TileLang, threads: int, rounds: int) -> list[dict
         found.append(result)
     tilelang.close()
     return found
+
+
+def processor() -> str:
+    """The name of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def commit() -> str:
+    """The commit that is measured, or nothing outside a checkout."""
+    git = ["git", "-C", str(HERE), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
 
 
 def main() -> None:
@@ -438,7 +475,8 @@ def main() -> None:
         print("no interpreter with TileLang was given: no comparison with its C code")
     if options.json:
         about = {
-            "machine": platform.machine(),
+            "processor": processor(),
+            "commit": commit(),
             "threads": options.threads,
             "load": os.getloadavg(),
             "python": platform.python_version(),
