@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from reftile.ir.core import Op, Value
+from reftile.ir.core import Block, Op, Value
 from reftile.ir.dtypes import F32, F64
+from reftile.ir.types import TokenType
 from reftile.lower.cpu.builder import Builder
 from reftile.lower.cpu.tiles import Buffer, size_of
 from reftile.lower.cpu.views import TileView, constant_of
@@ -58,13 +59,23 @@ def find_product(b: Builder, op: Op) -> Product | None:
         return None
     if row not in b.env or column not in b.env:
         return None
-    for place, value in enumerate(end.operands):
-        if value is product.results[0] and body.arguments[1 + place] is product.operands[2]:
-            others = [o for o in body.ops if product.results[0] in o.operands and o is not end]
-            uses = [o for o in body.ops if product.operands[2] in o.operands and o is not product]
-            if not others and not uses:
-                return Product(left, right, row, column, place)
-    return None
+    place = _only_change(body, end)
+    if place is None or end.operands[place] is not product.results[0]:
+        return None
+    if body.arguments[1 + place] is not product.operands[2]:
+        return None
+    return Product(left, right, row, column, place)
+
+
+def _only_change(body: Block, end: Op) -> int | None:
+    """The place of the one value that a turn of the loop changes; tokens do not count."""
+    carried = zip(end.operands, body.arguments[1:], strict=True)
+    changed = [
+        place
+        for place, (new, old) in enumerate(carried)
+        if new is not old and not isinstance(new.type, TokenType)
+    ]
+    return changed[0] if len(changed) == 1 else None
 
 
 def _index(load: Op) -> tuple[Value, Value]:
