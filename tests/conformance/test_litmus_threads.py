@@ -39,7 +39,7 @@ from reftile.ir.core import Block
 from reftile.ir.parse import parse
 from reftile.lower.cpu.emit import _Generator  # type: ignore[reportPrivateUsage]
 from reftile.lower.cpu.functions import machine
-from reftile.rt import cpu_code
+from reftile.rt.cpu import code as cpu_code
 from reftile.rt.cpu import thread_count
 from tests.interp.litmus_suite import suite
 

@@ -15,9 +15,9 @@ import reftile
 import reftile.lang as ct
 from reftile.interp.launch import interpret
 from reftile.ir.parse import parse
-from reftile.rt import cpu
-from reftile.rt.cpu import CpuReport, launch_cpu
-from reftile.rt.cpu_code import CodeCache
+from reftile.rt.cpu import CpuReport, launch, launch_cpu, thread_count
+from reftile.rt.cpu import threads as cpu_threads
+from reftile.rt.cpu.code import CodeCache
 
 
 @reftile.kernel
@@ -81,7 +81,7 @@ def test_the_interpreter_can_be_asked_for_without_checks() -> None:
 
 
 def test_what_the_cpu_refuses_runs_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "MOST_WAITING", 2)
+    monkeypatch.setattr(cpu_threads, "MOST_WAITING", 2)
     lock, out = np.zeros(1, np.int32), np.zeros(1, np.int32)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -159,7 +159,7 @@ def test_the_number_of_threads_may_be_set_by_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("REFTILE_CPU_THREADS", "3")
-    assert cpu.thread_count() == 3
+    assert thread_count() == 3
 
 
 def test_arrays_that_overlap_are_read_before_they_are_written() -> None:
@@ -212,12 +212,12 @@ def test_more_waiting_blocks_than_can_run_are_refused() -> None:
     lock, out = np.zeros(1, np.int32), np.zeros(1, np.int32)
     found = take_turns.specialise(lock, out)
     with pytest.raises(reftile.ReftileError, match="wait for each other") as caught:
-        launch_cpu(found.kernel, (cpu.MOST_WAITING + 1,), found.values)
+        launch_cpu(found.kernel, (cpu_threads.MOST_WAITING + 1,), found.values)
     assert caught.value.diagnosis.rule == "cpu.co_resident" and out[0] == 0
 
 
 def test_waiting_without_progress_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(cpu_threads, "PATIENCE_SECONDS", 0.3)
     found = wait_for_ever.specialise(np.zeros(1, np.int32))
     with pytest.raises(reftile.ReftileError, match="without any of them ending") as caught:
         launch_cpu(found.kernel, (2,), found.values)
@@ -314,7 +314,7 @@ def test_threads_of_the_host_may_launch_at_once() -> None:
 def test_rows_written_past_the_caches_are_whole(
     shift: int, tile: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "STREAM_BYTES", 0)
+    monkeypatch.setattr(launch, "STREAM_BYTES", 0)
     a, b, space = arrays(20_000 + shift)
     space[:] = -1
     c = space[shift:]
@@ -328,7 +328,7 @@ def test_rows_written_past_the_caches_are_whole(
 def test_rows_of_every_size_are_written_past_the_caches(
     dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "STREAM_BYTES", 0)
+    monkeypatch.setattr(launch, "STREAM_BYTES", 0)
     a = (np.arange(3 * 4100) % 100).astype(dtype).reshape(3, 4100)
     out = np.zeros_like(a)
 
@@ -382,7 +382,7 @@ def hand_rows_over(source, data, flags, out, width: ct.Constant[int]):
 def test_rows_written_past_the_caches_are_seen_by_who_acquires_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cpu, "STREAM_BYTES", 0)
+    monkeypatch.setattr(launch, "STREAM_BYTES", 0)
     rng = np.random.default_rng(0)
     source = rng.standard_normal((8, 4096), dtype=np.float32)
     data, out = np.zeros_like(source), np.zeros_like(source)
@@ -397,7 +397,7 @@ def test_rows_written_past_the_caches_are_seen_by_who_acquires_them(
 def test_elements_that_do_not_lie_at_multiples_of_their_size_are_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cpu, "STREAM_BYTES", 0)
+    monkeypatch.setattr(launch, "STREAM_BYTES", 0)
     a, b, _ = arrays(4096)
     c = np.zeros(4 * a.size + 1, np.uint8)[1:].view(np.float32)
     found = add.specialise(a, b, c, 2048)

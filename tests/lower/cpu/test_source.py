@@ -11,7 +11,7 @@ from numba import cfunc, types
 import reftile
 import reftile.lang as ct
 from reftile.lower.cpu.emit import generate
-from reftile.rt.cpu_code import namespace
+from reftile.rt.cpu.code import namespace
 
 ZERO = ct.PaddingMode.ZERO
 

@@ -1,0 +1,87 @@
+"""Kernels that are ready to run: written as source, compiled or found, kept beside the kernel."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reftile.ir.core import Kernel
+from reftile.ir.diagnostics import fail
+from reftile.ir.types import TileType
+from reftile.ir.verify import verify_unless_known
+from reftile.lower.cpu.emit import Program, generate
+from reftile.rt.cpu.blas import blas_address
+from reftile.rt.cpu.code import Code, load_code
+from reftile.rt.cpu.memory import aligned_bytes
+
+LONG_WORK = 1 << 24
+"""Elements, in all blocks, from which on a launch may take longer than one waits for Ctrl-C."""
+_TURNS = 64
+"""How often a counted loop is taken to run."""
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A kernel that is ready to run.
+
+    elements: of its largest tile. work: elements of a block, as far as it is known; of a kernel
+    with a loop until something happens, without end. constants: the memory they lie in.
+    """
+
+    program: Program
+    code: Code
+    elements: int
+    work: int
+    constants: NDArray[np.uint8] | None
+
+
+def prepare(kernel: Kernel, groups: tuple[int, ...]) -> tuple[Prepared, float]:
+    """A verified kernel that is ready to run, and the seconds that compiling took now.
+
+    groups: which arrays overlap (`arguments.overlaps`); code is compiled for each case.
+
+    Raises:
+        ReftileError: rules `cpu.missing` and `cpu.unsupported`.
+    """
+    key = str(("cpu", groups))
+    found = cast("Prepared | None", kernel.plans.get(key))
+    if found is not None:
+        return found, 0.0
+    with _lock:
+        found = cast("Prepared | None", kernel.plans.get(key))
+        if found is not None:
+            return found, 0.0
+        found = _prepare(kernel, groups)
+        kernel.plans[key] = found
+    return found, found.code.seconds
+
+
+def _prepare(kernel: Kernel, groups: tuple[int, ...]) -> Prepared:
+    verify_unless_known(kernel)
+    if find_spec("numba") is None:
+        hint = "pip install numba, or use backend='interp'"
+        raise fail("cpu.missing", "the CPU backend needs numba, which is not installed", hint=hint)
+    program = generate(kernel, groups, blas=blas_address("sgemm") != 0)
+    code = load_code(program, kernel.name)
+    elements = 1
+    for op in kernel.walk():
+        for result in op.results:
+            if isinstance(result.type, TileType):
+                elements = max(elements, result.type.size)
+    names = {op.name for op in kernel.walk()}
+    work = LONG_WORK if "loop" in names else elements * (_TURNS if "for" in names else 1)
+    return Prepared(program, code, elements, work, _constants(program.constants))
+
+
+def _constants(data: bytes) -> NDArray[np.uint8] | None:
+    if not data:
+        return None
+    space = aligned_bytes(len(data), 64)
+    space[:] = np.frombuffer(data, np.uint8)
+    return space
