@@ -6,7 +6,9 @@ one, a hint.
 
 from __future__ import annotations
 
-from reftile.ir.attributes import Dense
+from functools import lru_cache
+
+from reftile.ir.attributes import Attribute, Dense
 from reftile.ir.core import Block, Kernel, Module, Op, Region, Value
 from reftile.ir.define import AttributeSpec, Definition, Port, RegionSpec
 from reftile.ir.diagnostics import Diagnosis, ReftileErrors
@@ -173,6 +175,8 @@ class _Checker:
                 f"and the kernel is for {self.target}",
                 op,
             )
+        if not op.regions and _is_known_right(op):
+            return
         try:
             names = bind_operation(op)
         except Mismatch as error:
@@ -332,6 +336,61 @@ def bind_operation(op: Op) -> Names:
     for i, spec in enumerate(definition.regions):
         names[spec.name] = i < len(op.regions)
     return names
+
+
+def _is_known_right(op: Op) -> bool:
+    """True if an operation without regions surely fits its record and breaks no rule of it.
+
+    Its class, its types and its attributes alone decide that, and kernels are made of few such
+    forms; so answers are kept. False too where nothing is kept, because an attribute is large or a
+    dictionary.
+    """
+    values = op.attributes.values()
+    if not all(map(_is_kept, values)):
+        return False
+    operands = tuple(
+        [
+            tuple([v.type for v in a]) if isinstance(a, tuple) else None if a is None else a.type
+            for a in op.arguments
+        ]
+    )
+    results = tuple([r.type for r in op.results])
+    # 1, 1.0 and true are equal, and one of them may be wrong.
+    classes = tuple([_class_of(v) for v in values])
+    return _is_right(type(op), operands, results, tuple(op.attributes.items()), classes)
+
+
+def _is_kept(value: object) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_kept, value))  # type: ignore[arg-type]
+    return not isinstance(value, dict) and (not isinstance(value, Dense) or value.splat)
+
+
+def _class_of(value: object) -> object:
+    return tuple(map(_class_of, value)) if isinstance(value, tuple) else type(value)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=4096)
+def _is_right(
+    cls: type[Op],
+    operands: tuple[Type | tuple[Type, ...] | None, ...],
+    results: tuple[Type, ...],
+    attributes: tuple[tuple[str, Attribute], ...],
+    classes: object,
+) -> bool:
+    """Look at an operation of this form."""
+    arguments = tuple(
+        tuple(map(Value, t)) if isinstance(t, tuple) else None if t is None else Value(t)
+        for t in operands
+    )
+    op = cls(arguments, results, dict(attributes))
+    if not all(region.optional for region in op.definition.regions):
+        return False
+    try:
+        names = bind_operation(op)
+    except Mismatch:
+        return False
+    return all(evaluate(rule.check, names) for rule in op.definition.rules)
 
 
 def _group(ports: tuple[Port, ...], types: tuple[Type, ...]) -> tuple[object, ...] | None:

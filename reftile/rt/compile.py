@@ -20,12 +20,11 @@ import reftile.lower.ptx.assemble as ptxas
 from reftile.ir.core import Kernel
 from reftile.ir.diagnostics import Bug, ReftileError, fail
 from reftile.ir.print import show
-from reftile.ir.verify import mark_verified, verify_unless_known
-from reftile.lower.clone import clone_kernel
+from reftile.ir.verify import mark_verified
 from reftile.lower.explain.examine import explain
 from reftile.lower.explain.facts import Explanation
 from reftile.lower.host import HostPlan, plan_from_json
-from reftile.lower.pipeline import Lowered, lower
+from reftile.lower.pipeline import lower_copy
 from reftile.lower.ptx.assemble import Report
 from reftile.rt import devices
 from reftile.rt.cache import Cache, Entry, key_of
@@ -157,9 +156,8 @@ def compile_kernel(
         if known is not None:
             mark_verified(kernel)
             return known
-    verify_unless_known(kernel)
     start = perf_counter()
-    lowered = _lower(kernel, target)
+    lowered = lower_copy(kernel, target)
     seconds["passes"] = perf_counter() - start
     start = perf_counter()
     function = load(lowered.ptx, lowered.host.entry, lowered.host.shared_bytes, device)
@@ -171,15 +169,6 @@ def compile_kernel(
     return Compiled(
         kernel, target, lowered.ptx, lowered.host, function, launcher, "ptx", False, seconds
     )
-
-
-def _lower(kernel: Kernel, target: str) -> Lowered:
-    """Lower a copy, verified at the end; after a fault of ours again, to see which pass it was."""
-    try:
-        return lower(clone_kernel(kernel), target, check_each=False)
-    except Bug:
-        lower(clone_kernel(kernel), target)
-        raise
 
 
 # The cache

@@ -33,13 +33,13 @@ def read(name: str = "gemm_sm80") -> Kernel:
 def lowered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kernels that were lowered, in order."""
     found: list[str] = []
-    lower = pipeline.lower
+    lower = pipeline.lower_copy
 
     def counted(kernel: Kernel, *arguments: Any, **settings: Any) -> Any:
         found.append(kernel.name)
         return lower(kernel, *arguments, **settings)
 
-    monkeypatch.setattr(compiling, "lower", counted)
+    monkeypatch.setattr(compiling, "lower_copy", counted)
     return found
 
 
@@ -70,7 +70,7 @@ def test_a_warm_start_neither_lowers_nor_verifies(
     def refuse(*_: object) -> None:
         raise AssertionError("a warm start verifies nothing")
 
-    monkeypatch.setattr(compiling, "verify_unless_known", refuse)
+    monkeypatch.setattr(pipeline, "verify_unless_known", refuse)
     fake.log = b""  # the driver has the machine code
     second = compile_kernel(read(), 1, cached=Cache(tmp_path))
     assert lowered == ["gemm"]

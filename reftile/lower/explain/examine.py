@@ -28,12 +28,11 @@ from reftile.ir.types import (
 )
 from reftile.ir.verify import verify
 from reftile.layout.linear import LayoutError
-from reftile.lower.clone import clone_kernel
 from reftile.lower.explain.facts import Explanation, Meeting, Place, Ring, Role, Shared, Step
 from reftile.lower.explain.occupancy import occupancy
 from reftile.lower.host import TensorMapParameter
 from reftile.lower.lower_copies import boxes_of
-from reftile.lower.pipeline import Lowered, lower
+from reftile.lower.pipeline import Lowered, lower_copy
 from reftile.lower.ptx.assemble import Report, assemble, find_ptxas
 from reftile.lower.ptx.emit import instructions_of
 
@@ -79,7 +78,7 @@ def explain(kernel: Kernel, assembly: Report | None = None) -> tuple[Explanation
     lowered: Lowered | None = None
     instructions: Instructions = {}
     if target.startswith("sm_"):
-        lowered = lower(clone_kernel(kernel), target, check_each=False)
+        lowered = lower_copy(kernel, target)
         instructions = _by_place(lowered.passes.kernel)
     warps = kernel.attributes["warps"]
     assert isinstance(warps, int)
