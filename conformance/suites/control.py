@@ -64,6 +64,7 @@ def loops() -> Iterator[Script]:
             .replace("FLAG", flag)
         )
         yield Script("for", f"i8-{name}", typed(text, "i32") + STORE, [("out", "i32", [expected])])
+    yield from short_loops()
     swap = """  %a, %b = for %c0, %c10, %c1, [%c1, %c1] : tile<T>, tile<T> body(%i: tile<T>, %x: tile<T>, %y: tile<T>) {
     %s = addi %x, %y : tile<T>
     continue %y, %s
@@ -151,6 +152,34 @@ def loops() -> Iterator[Script]:
         + STORE,
         [("out", "i32", [3])],
     )
+
+
+def short_loops() -> Iterator[Script]:
+    """Loops that end before a pipeline of loads would be full; only the launch knows their bounds."""
+    gather = """  %result = for %low, %high, %step, [%c0] FLAG: tile<T> body(%i: tile<I>, %acc: tile<T>) {
+    %at = offset %in, %i : tile<ptr<T>>
+    %x, %loaded = load_ptr_tko %at {ordering = weak} : tile<T>, token
+    %next = addi %acc, %x : tile<T>
+    continue %next
+  }"""
+    numbers = [1 << i for i in range(62)]
+    for dtype, low, high, step in (
+        *(("i32", 0, high, 1) for high in (0, 1, 2, 5, 40, 60)),
+        *(("i8", 1, high, 2) for high in (0, 1, 4)),
+        ("i64", 2, 0, 2),
+    ):
+        for sign, flag in (("signed", ""), ("unsigned", "{unsigned_cmp} ")):
+            text = gather.replace("<I>", f"<{dtype}>").replace("FLAG", flag)
+            yield Script(
+                "for",
+                f"{dtype}-{sign}-loads-{low}-{high}-{step}",
+                typed(text, "i64") + STORE,
+                [("out", "i64", [sum(numbers[low:high:step])])],
+                [("in", "i64", numbers)],
+                [("low", dtype, low), ("high", dtype, high), ("step", dtype, step)],
+                dtype="i64",
+                covers=["continue.meaning", "load_ptr_tko.meaning"],
+            )
 
 
 def branches() -> Iterator[Script]:
