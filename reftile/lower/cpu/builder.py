@@ -120,7 +120,7 @@ class Builder:
         return found
 
     def access(self, factory: str, *key: object) -> str:
-        """The name of a function that a factory of `machine` makes.
+        """The name of a function that a factory of `functions.machine` makes.
 
         key: for loads and stores, the kind and the number of the memory.
         """

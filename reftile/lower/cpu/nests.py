@@ -37,7 +37,7 @@ class Builder(Protocol):
         ...
 
     def access(self, factory: str, *key: object) -> str:
-        """The name of a function that a factory of `machine` makes."""
+        """The name of a function that a factory of `functions.machine` makes."""
         ...
 
     def buffer(self, shape: Shape, kind: str, owner: Held | None = None) -> Buffer:
@@ -106,7 +106,7 @@ class Nest:
         return name
 
     def access(self, factory: str, *key: object) -> str:
-        """The name of a function that a factory of `machine` makes."""
+        """The name of a function that a factory of `functions.machine` makes."""
         return self.builder.access(factory, *key)
 
     # Statements

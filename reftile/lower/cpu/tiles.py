@@ -32,7 +32,7 @@ class Loops(Protocol):
     fast: bool
 
     def access(self, factory: str, *key: object) -> str:
-        """The name of a function that a factory of `machine` makes."""
+        """The name of a function that a factory of `functions.machine` makes."""
         ...
 
     def temp(self, text: str) -> str:

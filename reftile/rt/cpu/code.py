@@ -25,15 +25,7 @@ from reftile.rt.cache import Cache, default_folder, key_of
 
 _SYMBOL = "reftile_cpu_kernel"
 _FUNCTIONS = "reftile.lower.cpu.functions"
-_MODULES = (
-    "compiler",
-    "machine",
-    "numbers",
-    "arithmetic",
-    "exact",
-    "elementary",
-    "ordering",
-)
+_MODULES = ("machine", "numbers", "arithmetic", "exact", "elementary", "ordering")
 _PATIENCE_SECONDS = 2.0
 _TRIM_EVERY = 64
 _lock = threading.Lock()
@@ -92,7 +84,7 @@ def _identity() -> str:
     """What the code depends on besides its source."""
     binding = _binding()
     folder = Path(emit.__file__).parent / "functions"
-    sources = [(folder / f"{m}.py").read_bytes() for m in _MODULES]
+    sources = [file.read_bytes() for file in sorted(folder.rglob("*.py"))]
     host = f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
     return key_of(version("numba"), version("llvmlite"), platform.machine(), host, *sources)
 

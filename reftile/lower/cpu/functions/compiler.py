@@ -299,7 +299,7 @@ class _Lowering:
         kind = machine.KINDS.get(name)
         if kind is not None:
             value = self.expression(args[0])[1]
-            return kind, ir.Constant(machine.llvm_type(name), value)
+            return kind, ir.Constant(machine.LLVM[name], value)
         typed = [self.typed(a) for a in args]
         kinds, values = tuple(t for t, _ in typed), [v for _, v in typed]
         if name == "min":
