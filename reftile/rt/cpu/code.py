@@ -1,16 +1,16 @@
 """Machine code of CPU kernels: compiled by numba once, kept on disk, loaded by LLVM alone.
 
 What is kept is the object code of the one function of a kernel. Loading it takes llvmlite and no
-numba, so that a process that compiles nothing starts quickly.
+numba, so that a process that compiles nothing starts quickly. What numba made of the functions that
+kernels call is kept beside it, for the next kernel.
 """
 
 from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import os
 import platform
-import sys
-import threading
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -22,13 +22,12 @@ from typing import Any
 from reftile.lower.cpu import emit
 from reftile.lower.cpu.emit import Program
 from reftile.rt.cache import Cache, default_folder, key_of
+from reftile.rt.cpu.progress import ProgressLine
 
 _SYMBOL = "reftile_cpu_kernel"
 _FUNCTIONS = "reftile.lower.cpu.functions"
 _MODULES = ("machine", "numbers", "arithmetic", "exact", "elementary", "ordering")
-_PATIENCE_SECONDS = 2.0
 _TRIM_EVERY = 64
-_lock = threading.Lock()
 
 
 @dataclass(slots=True)
@@ -45,12 +44,24 @@ _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
 
 
 class CodeCache(Cache):
-    """The cache of CPU code, in a folder of its own; it is not trimmed every time."""
+    """The cache of CPU code, in a folder of its own; it is not trimmed every time.
+
+    Every entry says which key it is of: one that came there under another name is not loaded.
+    """
 
     stored = 0
 
     def __init__(self) -> None:
         super().__init__(default_folder() / "cpu")
+
+    def code_of(self, key: str) -> bytes | None:
+        """What was kept under a key, or None."""
+        entry = self.find(key)
+        return entry.code if entry is not None and entry.about.get("key") == key else None
+
+    def keep(self, key: str, code: bytes, kind: str, name: str) -> None:
+        """Keep code, if the folder can be written to."""
+        self.store(key, code, {"key": key, "kind": kind, "kernel": name, "target": "cpu"})
 
     def trim(self) -> None:
         """Remove the least recently used entries, now and then."""
@@ -59,34 +70,60 @@ class CodeCache(Cache):
             super().trim()
 
 
-def load_code(program: Program, name: str, cache: Cache | None = None) -> Code:
-    """The machine code of a program, from the cache if it is there."""
-    cache = cache if cache is not None else CodeCache()
+@dataclass(frozen=True, slots=True)
+class _Functions:
+    """The cache as the shelf of the functions that kernels call."""
+
+    cache: CodeCache
+
+    def find(self, name: str) -> bytes | None:
+        return self.cache.code_of(self._key(name))
+
+    def store(self, name: str, data: bytes) -> None:
+        self.cache.keep(self._key(name), data, "function", name.partition(" ")[0])
+
+    def _key(self, name: str) -> str:
+        return key_of("cpu function", name, _identity())
+
+
+def load_code(program: Program, name: str) -> Code:
+    """The machine code of a program, from the cache if it is there.
+
+    Not for two threads at once: LLVM's linker and numba's compiler are one for all.
+    """
+    cache = CodeCache()
     key = key_of("cpu", program.source, _identity())
-    entry = cache.find(key)
+    data = cache.code_of(key)
     seconds = 0.0
-    if entry is not None:
-        data, symbol = entry.code, str(entry.about["symbol"])
-    else:
+    if data is None:
         start = time.perf_counter()
-        with _lock, _Progress(name):
-            data, symbol = _compile(program.source)
+        with ProgressLine(name):
+            data = _compile(program.source, cache)
         seconds = time.perf_counter() - start
-        cache.store(key, data, {"kind": "cpu", "symbol": symbol, "seconds": seconds})
-    with _lock:
-        engine = _link(data)
-        address = engine.get_function_address(symbol)
+        cache.keep(key, data, "kernel", name)
+    engine = _link(data)
+    address = engine.get_function_address(_SYMBOL)
     return Code(address, _SIGNATURE(address), seconds, engine)
 
 
 @cache
 def _identity() -> str:
     """What the code depends on besides its source."""
+    return key_of(version("numba"), version("llvmlite"), _processor(), *_sources())
+
+
+def _processor() -> str:
+    """The processor, and what the environment tells numba of it (`NUMBA_CPU_NAME`, ...)."""
     binding = _binding()
+    found = f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
+    told = sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_"))
+    return f"{platform.machine()} {found} {told}"
+
+
+def _sources() -> list[bytes]:
+    """Every file that functions of kernels stand in."""
     folder = Path(emit.__file__).parent / "functions"
-    sources = [file.read_bytes() for file in sorted(folder.rglob("*.py"))]
-    host = f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
-    return key_of(version("numba"), version("llvmlite"), platform.machine(), host, *sources)
+    return [file.read_bytes() for file in sorted(folder.rglob("*.py"))]
 
 
 @cache
@@ -127,32 +164,7 @@ def _names() -> dict[str, Any]:
     return namespace()
 
 
-def _compile(source: str) -> tuple[bytes, str]:
-    """Object code of the function `run`, and its symbol."""
+def _compile(source: str, cache: CodeCache) -> bytes:
+    """Object code of the function `run`, whose symbol is `_SYMBOL`."""
     compiler: Any = import_module(f"{_FUNCTIONS}.compiler")
-    return compiler.compile_source(source, _names())
-
-
-class _Progress:
-    """A line on the terminal while compiling takes long."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.timer = threading.Timer(_PATIENCE_SECONDS, self._show)
-        self.shown = False
-
-    def _show(self) -> None:
-        self.shown = True
-        sys.stderr.write(f"reftile: compiling `{self.name}` for the CPU ...")
-        sys.stderr.flush()
-
-    def __enter__(self) -> None:
-        if sys.stderr.isatty():
-            self.timer.daemon = True
-            self.timer.start()
-
-    def __exit__(self, *error: object) -> None:
-        self.timer.cancel()
-        if self.shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+    return compiler.compile_source(source, _names(), _SYMBOL, _Functions(cache))

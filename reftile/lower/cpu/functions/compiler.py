@@ -26,8 +26,8 @@ from numba.core.registry import cpu_target
 from numba.extending import _Intrinsic
 
 from reftile.lower.cpu.functions import machine
+from reftile.lower.cpu.functions.kept import Shelf, kept_on
 
-_SYMBOL = "reftile_cpu_kernel"
 _I64, _I1 = ir.IntType(64), ir.IntType(1)
 _COMPARE = {
     ast.Eq: "==",
@@ -43,10 +43,12 @@ Typed = tuple[Any, Any]
 
 
 @global_compiler_lock
-def compile_source(source: str, scope: dict[str, Any]) -> tuple[bytes, str]:
-    """Object code of the function `run` of a source, and its symbol.
+def compile_source(
+    source: str, scope: dict[str, Any], symbol: str, shelf: Shelf | None = None
+) -> bytes:
+    """Object code of the function `run` of a source, under a symbol.
 
-    scope: what the source may name.
+    scope: what the source may name. shelf: where the code of the functions that it calls is kept.
     """
     tree = ast.parse(source)
     *accessors, function = tree.body
@@ -57,20 +59,21 @@ def compile_source(source: str, scope: dict[str, Any]) -> tuple[bytes, str]:
     context, typing = cpu_target.target_context, cpu_target.typing_context
     typing.refresh()
     context.refresh()
-    module = context.create_module(_SYMBOL)
-    lowering = _Lowering(module, names)
-    lowering.function(function)
-    return _object_code(str(module), lowering.libraries), _SYMBOL
+    module = context.create_module(symbol)
+    lowering = _Lowering(module, names, symbol)
+    with kept_on(shelf):
+        lowering.function(function)
+    return _object_code(str(module), lowering.libraries, symbol)
 
 
-def _object_code(text: str, libraries: list[Any]) -> bytes:
+def _object_code(text: str, libraries: list[Any], symbol: str) -> bytes:
     """Optimise a module, together with the functions that it calls, and emit it."""
     codegen = cpu_target.target_context.codegen()
     whole = llvm.parse_assembly(text)
     for library in libraries:
         whole.link_in(library._get_module_for_linking(), preserve=True)
     for function in whole.functions:
-        if not function.is_declaration and function.name != _SYMBOL:
+        if not function.is_declaration and function.name != symbol:
             function.linkage = "internal"
     machine_of_numba = codegen._tm
     tuning = llvm.create_pipeline_tuning_options(speed_level=3)
@@ -103,8 +106,8 @@ class _Lowering:
     loops: where `continue` and `break` lead. libraries: of the functions that it calls.
     """
 
-    def __init__(self, module: Any, names: dict[str, Any]) -> None:
-        self.module, self.names = module, names
+    def __init__(self, module: Any, names: dict[str, Any], symbol: str) -> None:
+        self.module, self.names, self.symbol = module, names, symbol
         self.libraries: list[Any] = []
         self.context, self.typing = cpu_target.target_context, cpu_target.typing_context
         self.variables: dict[str, tuple[Any, Any]] = {}
@@ -114,7 +117,7 @@ class _Lowering:
         """Lower `run`, of a base and an address."""
         byte = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(_I64, [byte, _I64])
-        made = ir.Function(self.module, kind, name=_SYMBOL)
+        made = ir.Function(self.module, kind, name=self.symbol)
         entry = made.append_basic_block("entry")
         self.builder = ir.IRBuilder(entry)
         for name, value, type in zip(

@@ -11,26 +11,20 @@ what does not matter for a format is gone after inlining.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from reftile.lower.cpu.functions import machine as m
+from reftile.lower.cpu.functions.kept import kept
 
 
-def _compiled(**options):
-    """What compiles a function, and keeps its code where numba finds a folder for that."""
-
-    def compile(function):
-        try:
-            return njit(error_model="numpy", cache=True, **options)(function)
-        except RuntimeError:
-            # Neither the package's folder nor one of the user's may be written to.
-            return njit(error_model="numpy", **options)(function)
-
-    return compile
+def inlined(function):
+    """A function whose body stands where it is called."""
+    return kept(function, forceinline=True)
 
 
-inlined = _compiled(forceinline=True)
-called = _compiled()
+def called(function):
+    """A function that LLVM inlines if it likes."""
+    return kept(function)
+
 
 NEAREST, ZERO, DOWN, UP, AWAY = range(5)
 """Rounding modes: nearest_even, zero, negative_inf, positive_inf, nearest_away."""
