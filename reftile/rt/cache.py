@@ -109,11 +109,13 @@ class Cache:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
             os.replace(scratch, self.place(key))
+            scratch = ""
         except OSError:
-            with suppress(OSError):
-                if scratch:
-                    os.unlink(scratch)
             return False
+        finally:
+            if scratch:
+                with suppress(OSError):
+                    os.unlink(scratch)
         self.trim()
         return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from functools import cache
 from importlib import import_module
@@ -51,6 +52,13 @@ class _BlasThreads:
             if self.depth == 0 and self.before != 1:
                 self._functions()[1](self.before)
 
+    def begin_child(self) -> None:
+        """In a forked process, where no launch runs."""
+        if self.depth and self.before != 1:
+            self._functions()[1](self.before)
+        self.depth = 0
+        self.lock.release()
+
     def _functions(self) -> tuple[Any, Any]:
         if self.functions is None:
             self.functions = _find_thread_functions()
@@ -83,6 +91,13 @@ def _loaded_libraries() -> list[str]:
 
 
 _blas_threads = _BlasThreads()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_blas_threads.lock.acquire,
+        after_in_parent=_blas_threads.lock.release,
+        after_in_child=_blas_threads.begin_child,
+    )
 
 
 def one_blas_thread() -> _BlasThreads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -23,7 +24,14 @@ LONG_WORK = 1 << 24
 """Elements, in all blocks, from which on a launch may take longer than one waits for Ctrl-C."""
 _TURNS = 64
 """How often a counted loop is taken to run."""
-_lock = threading.Lock()
+_lock = threading.RLock()
+"""One kernel is compiled at a time."""
+
+if hasattr(os, "register_at_fork"):
+    # A process is not forked while a thread compiles: its child could never compile anything.
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reftile.ir.core import Kernel
-from reftile.ir.diagnostics import Diagnosis, ReftileError
+from reftile.ir.diagnostics import Diagnosis, ReftileError, fail
 from reftile.rt.cpu.memory import scratch_address
 from reftile.rt.cpu.prepare import LONG_WORK, Prepared
 
@@ -31,9 +31,16 @@ _SMALL_WORK = 1 << 15
 
 
 def thread_count() -> int:
-    """`REFTILE_CPU_THREADS`, or the processors that this process may use."""
+    """`REFTILE_CPU_THREADS`, or the processors that this process may use.
+
+    Raises:
+        ReftileError: rule `cpu.threads`: the variable is no number from 1 on.
+    """
     chosen = os.environ.get("REFTILE_CPU_THREADS", "")
-    if chosen.isdigit() and int(chosen) > 0:
+    if chosen:
+        if not chosen.isdecimal() or int(chosen) < 1:
+            message = f"REFTILE_CPU_THREADS is {chosen!r}, and must be a number from 1 on"
+            raise fail("cpu.threads", message)
         return int(chosen)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -44,8 +51,11 @@ def share_blocks(
     """On how many threads blocks run, and how many a thread takes at once.
 
     Raises:
-        ReftileError: rule `cpu.co_resident`: blocks wait for each other, and there are too many.
+        ReftileError: rule `cpu.co_resident`: blocks wait for each other, and there are too many;
+            rule `cpu.threads`: there is no such number of threads.
     """
+    if threads is not None and threads < 1:
+        raise fail("cpu.threads", f"`{kernel.name}` was to run on {threads} threads")
     if prepared.program.waits and blocks > 1:
         if blocks > MOST_WAITING:
             message = (
