@@ -116,12 +116,7 @@ class Op:
         """Yield this operation and all operations inside it, outermost first."""
         yield self
         for region in self.regions:
-            # A generator for each operation without regions would take most of the time.
-            for op in region.block.ops:
-                if op.regions:
-                    yield from op.walk()
-                else:
-                    yield op
+            yield from region.block.walk()
 
     def __repr__(self) -> str:
         results = ", ".join(f"%{r.name or '?'}" for r in self.results)
@@ -156,11 +151,16 @@ class Block:
 
     def walk(self) -> Iterator[Op]:
         """Yield all operations, nested ones too, in textual order."""
-        for op in self.ops:
-            if op.regions:
-                yield from op.walk()
-            else:
+        # One generator for all depths: through one for each, every operation would pass them all.
+        under_way = [iter(self.ops)]
+        while under_way:
+            for op in under_way[-1]:
                 yield op
+                if op.regions:
+                    under_way += [iter(r.block.ops) for r in reversed(op.regions)]
+                    break
+            else:
+                under_way.pop()
 
 
 class Region:

@@ -18,9 +18,16 @@ Report: TypeAlias = Callable[..., None]
 def check_flight(kernel: Kernel, report: Report) -> None:
     """Accumulators are used once, results taken when complete, lent operands left alone."""
     given_away = {op.arguments[2] for op in kernel.walk() if op.name == "mma_start"}
-    for block in _blocks(kernel.body.block):
-        for value in _defined(block):
-            _check_uses(block, value, value in given_away, report)
+    blocks = list(_blocks(kernel.body.block))
+    checked = [
+        {v for v in _defined(block) if _is_accumulator(v, v in given_away)} for block in blocks
+    ]
+    uses: dict[Block, Uses] = {}
+    _count_uses(kernel.body.block, set[Value]().union(*checked), uses)
+    for block, values in zip(blocks, checked, strict=True):
+        for value in _defined(block) if values else ():
+            if value in values:
+                _check_uses(block, value, uses[block].get(value, 0), report)
     follower = _Follower(report)
     follower.block(kernel.body.block, _State())
 
@@ -40,11 +47,18 @@ def _defined(block: Block) -> Iterator[Value]:
 
 # Each accumulator has one use
 
+Uses: TypeAlias = dict[Value, int]
 
-def _check_uses(block: Block, value: Value, is_given_away: bool, report: Report) -> None:
+
+def _is_accumulator(value: Value, is_given_away: bool) -> bool:
+    if isinstance(value.type, PendingType):
+        return True
+    return is_given_away and isinstance(value.type, TileType) and bool(value.type.shape)
+
+
+def _check_uses(block: Block, value: Value, uses: int, report: Report) -> None:
     at = value.owner if isinstance(value.owner, Op) else block.ops[-1]
     if isinstance(value.type, PendingType):
-        uses = _count_uses(block, value)
         if uses != 1:
             report(
                 "pending_affine",
@@ -52,31 +66,35 @@ def _check_uses(block: Block, value: Value, is_given_away: bool, report: Report)
                 at,
                 "carry it on, or take it with `mma_wait`",
             )
-    elif isinstance(value.type, TileType) and value.type.shape and is_given_away:
-        uses = _count_uses(block, value)
-        if uses > 1:
-            report(
-                "accumulator_reused",
-                f"%{value.name} is given to a product and used {uses} times in all",
-                at,
-                "a product takes the registers of its accumulator; use its result",
-            )
+    elif uses > 1:
+        report(
+            "accumulator_reused",
+            f"%{value.name} is given to a product and used {uses} times in all",
+            at,
+            "a product takes the registers of its accumulator; use its result",
+        )
 
 
-def _count_uses(block: Block, value: Value) -> int:
-    """Uses on the path through `block` that has most; a use in a loop around it counts twice."""
-    uses = 0
+def _count_uses(block: Block, counted: set[Value], found: dict[Block, Uses]) -> Uses:
+    """Uses of the values to be counted on the path through `block` that has most.
+
+    A use in a loop around it counts twice. `found` gets the answers for the blocks inside too.
+    """
+    uses = found[block] = Uses()
     for op in reversed(block.ops):
-        counts = [_count_uses(r.block, value) for r in op.regions]
-        if "loop" in op.definition.traits:
-            uses += 2 * sum(counts)
-        elif op.name == "if":
-            stays = [c for r, c in zip(op.regions, counts, strict=True) if _stays(r.block)]
-            leaves = [c for r, c in zip(op.regions, counts, strict=True) if not _stays(r.block)]
-            uses = max([uses + max(stays, default=0), *leaves])
-        else:
-            uses += sum(counts)
-        uses += sum(operand is value for operand in op.operands)
+        inside = [_count_uses(r.block, counted, found) for r in op.regions]
+        for value in set[Value]().union(*inside):
+            counts = [c.get(value, 0) for c in inside]
+            if op.name == "if":
+                stays = [c for c, r in zip(counts, op.regions, strict=True) if _stays(r.block)]
+                leaves = [c for c, r in zip(counts, op.regions, strict=True) if not _stays(r.block)]
+                uses[value] = max([uses.get(value, 0) + max(stays, default=0), *leaves])
+            else:
+                times = 2 if "loop" in op.definition.traits else 1
+                uses[value] = uses.get(value, 0) + times * sum(counts)
+        for operand in op.operands:
+            if operand in counted:
+                uses[operand] = uses.get(operand, 0) + 1
     return uses
 
 
@@ -128,14 +146,20 @@ class _Follower:
             self.op(op, state)
 
     def op(self, op: Op, state: _State) -> None:
+        if op.regions:
+            self.regions(op, state)
+        elif op.name == "mma_start":
+            lhs = op.operands[0]
+            product = _Product(op, lhs if isinstance(lhs.type, TileType) else None)
+            state.flying.append(product)
+            state.on[op.results[0]] = product
+        elif op.name == "mma_wait":
+            self.wait(op, state)
+        if state.flying:
+            self.check_lent(op, state)
+
+    def regions(self, op: Op, state: _State) -> None:
         match op.name:
-            case "mma_start":
-                lhs = op.operands[0]
-                product = _Product(op, lhs if isinstance(lhs.type, TileType) else None)
-                state.flying.append(product)
-                state.on[op.results[0]] = product
-            case "mma_wait":
-                self.wait(op, state)
             case "for":
                 self.loop(op, op.operands[3:], state)
             case "loop":
@@ -150,7 +174,6 @@ class _Follower:
                     last = region.block.ops[-1] if region.block.ops else None
                     if last is not None and last.name == "yield":
                         state.hand(last.operands, op.results)
-        self.check_lent(op, state)
 
     def wait(self, op: Op, state: _State) -> None:
         in_flight = op.attributes.get("in_flight", 0)

@@ -51,9 +51,39 @@ def check_pipe(kernel: Kernel) -> list[Diagnosis]:
         known = ", ".join(TARGETS)
         report("target", f"a pipe kernel names its target ({known}), found {target}", kernel)
         return findings
+    survey = _Survey(kernel)
     for check in _CHECKS:
-        check(kernel, report)
+        check(survey, report)
+    check_flight(kernel, report)
     return findings
+
+
+class _Survey:
+    """The operations of a kernel in textual order, and what stands around them, found once.
+
+    role: the role that an operation stands in, None outside. elected: those inside `elected`.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.ops: list[Op] = []
+        self.role: dict[Op, Op | None] = {}
+        self.elected: set[Op] = set()
+        self._block(kernel.body.block, None, is_elected=False)
+
+    def _block(self, block: Block, role: Op | None, is_elected: bool) -> None:
+        for op in block.ops:
+            self.ops.append(op)
+            self.role[op] = role
+            if is_elected:
+                self.elected.add(op)
+            for region in op.regions:
+                inner = op if op.name == "role" else role
+                self._block(region.block, inner, is_elected or op.name == "elected")
+
+    def named(self, *names: str) -> list[Op]:
+        """The operations of these names."""
+        return [op for op in self.ops if op.name in names]
 
 
 def _roles(kernel: Kernel) -> list[Op]:
@@ -100,10 +130,6 @@ def _role_of(op: Op) -> Op | None:
     return next((o for o in _around(op) if o.name == "role"), None)
 
 
-def _is_elected(op: Op) -> bool:
-    return any(o.name == "elected" for o in _around(op))
-
-
 def constant_value(value: Value) -> int | None:
     """The integer that a scalar constant holds, or None."""
     owner = value.owner
@@ -140,8 +166,9 @@ def _is_replica_dependent(op: Op, value: Value) -> bool:
 # Roles
 
 
-def check_structure(kernel: Kernel, report: Report) -> None:
+def check_structure(survey: _Survey, report: Report) -> None:
     """Roles stand together at the top; allocations before them; only scalars enter a role."""
+    kernel = survey.kernel
     phase = "prologue"
     for op in kernel.body.block.ops:
         if op.name == "role":
@@ -154,12 +181,12 @@ def check_structure(kernel: Kernel, report: Report) -> None:
             report("alloc_place", f"`{op.name}` stands in the prologue", op, "move it up")
     top = set(kernel.body.block.ops)
     outside = {r for op in top for r in op.results if r.type.kind == "tile"}
-    for op in kernel.walk():
+    for op in survey.ops:
         if op not in top and op.name == "role":
             report("structure", "a role stands directly in the kernel", op)
         if op not in top and op.name in ALLOCATIONS:
             report("alloc_place", f"`{op.name}` stands in the prologue", op, "move it up")
-        if _role_of(op) is None:
+        if survey.role[op] is None:
             continue
         for value in op.operands:
             if value in outside and isinstance(value.type, TileType) and value.type.shape:
@@ -173,8 +200,9 @@ def check_structure(kernel: Kernel, report: Report) -> None:
                     )
 
 
-def check_warps(kernel: Kernel, report: Report) -> None:
+def check_warps(survey: _Survey, report: Report) -> None:
     """The roles' warps add up; warpgroups are whole."""
+    kernel = survey.kernel
     roles, target = _roles(kernel), _target(kernel)
     warps = kernel.attributes.get("warps")
     if not isinstance(warps, int) or not 1 <= warps * _warp_threads(kernel) <= 1024:
@@ -207,12 +235,13 @@ def check_warps(kernel: Kernel, report: Report) -> None:
                 "warpgroup", f"4 warps at a multiple of 4 are needed, found {size} at {begin}", role
             )
         begin += size * _number(role, "replicas", 1)
-    if not roles and any(op.name == "mma_start" for op in kernel.walk()) and warps != 4:
+    if not roles and any(op.name == "mma_start" for op in survey.ops) and warps != 4:
         report("warpgroup", f"products need a role of 4 warps, found a kernel of {warps}", kernel)
 
 
-def check_registers(kernel: Kernel, report: Report) -> None:
+def check_registers(survey: _Survey, report: Report) -> None:
     """Budgets fit the register file, and what a product needs fits what a thread enters with."""
+    kernel = survey.kernel
     roles = _roles(kernel)
     budgets = [_number(r, "registers") for r in roles]
     if any(budgets):
@@ -232,7 +261,7 @@ def check_registers(kernel: Kernel, report: Report) -> None:
     if not threads or _target(kernel) != "sm_90a":
         return
     entry = min(255, REGISTERS // threads // 8 * 8)
-    for op in kernel.walk():
+    for op in survey.ops:
         if op.name == "mma_start" and isinstance(op.results[0].type, PendingType):
             tile = op.results[0].type.tile
             # A thread holds n/2 accumulators of 32 bits for 64 rows; ptxas (C7602) wants 26 more.
@@ -252,10 +281,10 @@ def _number_of(kernel: Kernel, name: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def check_elected(kernel: Kernel, report: Report) -> None:
+def check_elected(survey: _Survey, report: Report) -> None:
     """Nothing collective inside `elected`, nothing of one thread outside."""
-    for op in kernel.walk():
-        inside = _is_elected(op)
+    for op in survey.ops:
+        inside = op in survey.elected
         engine = op.attributes.get("engine")
         one_thread = op.name == "copy_out" or engine == "bulk"
         if one_thread and not inside:
@@ -274,8 +303,9 @@ def check_elected(kernel: Kernel, report: Report) -> None:
 # Places
 
 
-def check_shared_memory(kernel: Kernel, report: Report) -> None:
+def check_shared_memory(survey: _Survey, report: Report) -> None:
     """All allocations, in order and aligned, fit the block's shared memory."""
+    kernel = survey.kernel
     total = barriers = 0
     terms: list[str] = []
     last: Op | Kernel = kernel
@@ -307,9 +337,9 @@ def check_shared_memory(kernel: Kernel, report: Report) -> None:
         )
 
 
-def check_slots(kernel: Kernel, report: Report) -> None:
+def check_slots(survey: _Survey, report: Report) -> None:
     """Constant indices lie inside their ring or array."""
-    for op in kernel.walk():
+    for op in survey.ops:
         if op.name in ("slot", "arrive_barrier", "wait_barrier", "sync_named", "arrive_named"):
             place, index = op.operands[0].type, op.operands[1]
             extent = place.stages if isinstance(place, RingType) else getattr(place, "count", 0)
@@ -318,9 +348,10 @@ def check_slots(kernel: Kernel, report: Report) -> None:
                 report("slot", f"index {value} is outside {place}", op)
 
 
-def check_tensor_maps(kernel: Kernel, report: Report) -> None:
+def check_tensor_maps(survey: _Survey, report: Report) -> None:
     """The host can describe every view that bulk copies use."""
-    for op in kernel.walk():
+    kernel = survey.kernel
+    for op in survey.ops:
         if op.name not in ("copy_in", "copy_out", "prefetch_view"):
             continue
         if op.name == "copy_in" and op.attributes.get("engine") != "bulk":
@@ -349,17 +380,19 @@ def _is_known_to_host(value: Value, kernel: Kernel) -> bool:
 # Barriers
 
 
-def check_arrivals(kernel: Kernel, report: Report) -> None:
+def check_arrivals(survey: _Survey, report: Report) -> None:
     """A phase's arrivals add up. The sites of one role are alternatives: a phase meets one."""
+    kernel = survey.kernel
+    arrivals = survey.named("arrive_barrier")
     for barrier in _results(kernel, BarrierType):
         type = barrier.type
         assert isinstance(type, BarrierType)
         by_role: dict[Op | None, dict[int, Op]] = {}
-        for op in kernel.walk():
-            if op.name == "arrive_barrier" and op.operands[0] is barrier:
+        for op in arrivals:
+            if op.operands[0] is barrier:
                 if _operand(op, "rank") is not None or _is_of_some_replicas(op):
                     break  # who arrives where is decided at run time
-                by_role.setdefault(_role_of(op), {})[_arrivals_of(op, kernel)] = op
+                by_role.setdefault(survey.role[op], {})[_arrivals_of(op, kernel)] = op
         else:
             found = sum(max(sites) for sites in by_role.values())
             differ = any(len(sites) > 1 for sites in by_role.values())
@@ -394,18 +427,20 @@ def _results(kernel: Kernel, kind: type) -> list[Value]:
     return [r for op in kernel.body.block.ops for r in op.results if isinstance(r.type, kind)]
 
 
-def check_participants(kernel: Kernel, report: Report) -> None:
+def check_participants(survey: _Survey, report: Report) -> None:
     """Who syncs and who arrives at a named barrier are as many threads as it counts."""
+    kernel = survey.kernel
     named = 0
+    meetings = survey.named("sync_named", "arrive_named")
     for barrier in _results(kernel, NamedBarrierType):
         type = barrier.type
         assert isinstance(type, NamedBarrierType)
         named += type.count
         parts: dict[tuple[Op | None, str], int] = {}
         first: Op | None = None
-        for op in kernel.walk():
-            if op.name in ("sync_named", "arrive_named") and op.operands[0] is barrier:
-                role = _role_of(op)
+        for op in meetings:
+            if op.operands[0] is barrier:
+                role = survey.role[op]
                 warps = _number(role, "warps") if role else _number_of(kernel, "warps")
                 if role is not None and not _is_replica_dependent(op, op.operands[1]):
                     warps *= _number(role, "replicas", 1)
@@ -427,8 +462,9 @@ def check_participants(kernel: Kernel, report: Report) -> None:
         report("named_barriers", f"{named} named barriers and {replicas} roles exceed 15", kernel)
 
 
-def check_transactions(kernel: Kernel, report: Report) -> None:
+def check_transactions(survey: _Survey, report: Report) -> None:
     """Announced bytes are those of the copies that signal the barrier, block by block of text."""
+    kernel = survey.kernel
     for block in _blocks(kernel.body.block):
         for op in block.ops:
             if op.name != "arrive_barrier" or not op.attributes.get("bytes"):
@@ -472,12 +508,13 @@ def _blocks(block: Block) -> Iterator[Block]:
 # Clusters and halves
 
 
-def check_bulk_engine(kernel: Kernel, report: Report) -> None:
+def check_bulk_engine(survey: _Survey, report: Report) -> None:
     """The engine of bulk copies, and barriers that count bytes, came with sm_90."""
+    kernel = survey.kernel
     target = _target(kernel)
     if instructions_of(target) == "sm_90a":
         return
-    for op in kernel.walk():
+    for op in survey.ops:
         is_bulk = op.attributes.get("engine") == "bulk"
         if not is_bulk and not (op.name == "arrive_barrier" and _number(op, "bytes")):
             continue
@@ -486,10 +523,11 @@ def check_bulk_engine(kernel: Kernel, report: Report) -> None:
         report("bulk_engine", f"{what} does not exist on {target}", op, hint)
 
 
-def check_cluster(kernel: Kernel, report: Report) -> None:
+def check_cluster(survey: _Survey, report: Report) -> None:
     """Blocks reach each other only in a cluster, after it has met and before it parts."""
+    kernel = survey.kernel
     size, block = _cluster(kernel), kernel.body.block
-    remote = [op for op in kernel.walk() if _reaches_other_blocks(op)]
+    remote = [op for op in survey.ops if _reaches_other_blocks(op)]
     if not remote:
         return
     if size < 2:
@@ -528,18 +566,18 @@ def _reaches_other_blocks(op: Op) -> bool:
     return bool(op.attributes.get("everywhere"))
 
 
-def check_stagger(kernel: Kernel, report: Report) -> None:
+def check_stagger(survey: _Survey, report: Report) -> None:
     """Halves need replicas."""
-    for op in kernel.walk():
+    for op in survey.ops:
         if op.name == "stagger":
-            role = _role_of(op)
+            role = survey.role[op]
             if role is None or _number(role, "replicas", 1) < 2:
                 report("stagger", "`stagger` needs a role with two replicas or more", op)
 
 
-def check_rows(kernel: Kernel, report: Report) -> None:
+def check_rows(survey: _Survey, report: Report) -> None:
     """Only pure operations are skipped by rows."""
-    for op in kernel.walk():
+    for op in survey.ops:
         if op.name == "if_rows":
             for inner in op.regions[0].block.walk():
                 if not inner.definition.is_pure and inner.name != "yield":
@@ -548,7 +586,7 @@ def check_rows(kernel: Kernel, report: Report) -> None:
                     )
 
 
-_CHECKS: tuple[Callable[[Kernel, Report], None], ...] = (
+_CHECKS: tuple[Callable[[_Survey, Report], None], ...] = (
     check_structure,
     check_warps,
     check_registers,
@@ -563,5 +601,4 @@ _CHECKS: tuple[Callable[[Kernel, Report], None], ...] = (
     check_cluster,
     check_stagger,
     check_rows,
-    check_flight,
 )
