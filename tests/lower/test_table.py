@@ -240,9 +240,11 @@ def test_a_wrong_row_is_noticed() -> None:
     original = table.rows
     try:
         table.rows = lambda: {"addf": (wrong,)}  # type: ignore[assignment]
+        table.instruction_of_form.cache_clear()
         assert np.all(decode(run_text(op, [ones, ones], False), DTYPES["f32"]) == 0)
     finally:
         table.rows = original
+        table.instruction_of_form.cache_clear()
 
 
 # Functions of many instructions, held to their class on many numbers

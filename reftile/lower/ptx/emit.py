@@ -20,15 +20,14 @@ from reftile.lower.ptx.memory import MEMORY
 from reftile.lower.ptx.products import PRODUCTS
 from reftile.lower.ptx.shapes import SHAPES, emit_reduce
 from reftile.lower.ptx.storage import assign_storage
-from reftile.lower.ptx.table import choose, names_of, register_kind
+from reftile.lower.ptx.table import instruction, register_kind
 from reftile.lower.ptx.threads import PREDICABLE, THREADS
 from reftile.lower.ptx.writer import (
     Element,
     Held,
     Shifted,
     Writer,
-    packing,
-    register_count,
+    form_of,
     tile_of,
 )
 
@@ -144,29 +143,25 @@ def emit_elementwise(writer: Writer, op: Op) -> None:
     """Print an operation that the table knows, element by element."""
     if _sum_later(writer, op):
         return
-    names = names_of(op)
     result = op.results[0]
-    each = packing(result)
-    row = choose(op, names, each == 2)
-    if row is None:
+    form = form_of(result)
+    found = instruction(op, form.each == 2)
+    if found is None:
         raise writer.unsupported(result, f"`{op.name}` on these types")
-    ports = [p.name for p in op.definition.operands]
     operands = [_operands(writer, v) for v in op.operands]
-    count = register_count(result)
-    is_whole = each == 1 or row.pair
-    targets = writer.result(result) if is_whole else writer.group("b16", count, result.name)
-    temporary = [t for t in _TEMPORARIES if f"{{{t}}}" in row.text]
-    fixed = {k: v for k, v in names.items() if isinstance(v, (str, int))}
+    is_whole = form.each == 1 or found.pair
+    targets = writer.result(result) if is_whole else writer.group("b16", form.count, result.name)
+    fields: dict[str, str] = {}
     for i, target in enumerate(targets):
-        for name in temporary:
-            fixed[name] = writer.register(name.split("_")[1], "t")
-        for port, elements in zip(ports, operands, strict=True):
-            if row.pair:
-                fixed[f"{port}_0"], fixed[f"{port}_1"] = elements[2 * i], elements[2 * i + 1]
+        for name, kind in found.temporaries:
+            fields[name] = writer.register(kind, "t")
+        for port, elements in zip(found.ports, operands, strict=True):
+            if found.pair:
+                fields[f"{port}_0"], fields[f"{port}_1"] = elements[2 * i], elements[2 * i + 1]
             else:
-                fixed[port] = elements[i]
-        fixed["result"] = target
-        writer.line(row.text.format_map(fixed).strip())
+                fields[port] = elements[i]
+        fields["result"] = target
+        writer.line(found.text.format_map(fields))
     if not is_whole:
         writer.hold(result, targets)
 
@@ -174,11 +169,7 @@ def emit_elementwise(writer: Writer, op: Op) -> None:
 def _operands(writer: Writer, value: Value) -> list[str]:
     """The elements one by one; instructions on halves take no immediates."""
     found = writer.single(value)
-    is_half = register_kind(tile_of(value).element) == "b16"
-    return writer.in_registers(found, "b16") if is_half else found
-
-
-_TEMPORARIES = ("a_b16", "a_pred", "b_pred", "a_b32", "b_b32", "a_f32", "b_f32", "c_f32", "d_f32")
+    return writer.in_registers(found, "b16") if form_of(value).single == "b16" else found
 
 
 def _sum_later(writer: Writer, op: Op) -> bool:

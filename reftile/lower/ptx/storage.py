@@ -31,9 +31,13 @@ class _Life:
 
 @dataclass(slots=True)
 class Storage:
-    """The result: values by the representative whose registers they use."""
+    """The result: values by the representative whose registers they use.
+
+    sharing: the values that share registers, representatives too.
+    """
 
     parent: dict[Value, Value] = field(default_factory=dict[Value, Value])
+    sharing: set[Value] = field(default_factory=set[Value])
 
     def find(self, value: Value) -> Value:
         """The representative of a value."""
@@ -54,15 +58,16 @@ class _Assigner:
         self.lives: dict[Value, _Life] = {}
         self.storage = Storage()
         self.members: dict[Value, list[Value]] = {}
-        self.defined_in: dict[Value, tuple[int, int]] = {}
+        self.depth: dict[Value, int] = {}  # loops around a value's definition
 
     def run(self) -> Storage:
         self.number(self.kernel.body.block, 0)
         self.live(self.kernel.body.block, [])
-        self.lend()
-        for op in list(self.kernel.walk()):
+        all_ops = list(self.kernel.walk())
+        self.lend(all_ops)
+        for op in all_ops:
             self.products(op)
-        for op in list(self.kernel.walk()):
+        for op in all_ops:
             self.control(op)
         return self.storage
 
@@ -82,30 +87,30 @@ class _Assigner:
         for op in block.ops:
             begin, end = self.position[op]
             for value in op.operands:
-                self.use(value, op, begin)
+                self.use(value, op, begin, loops)
             for result in op.results:
                 self.lives[result] = _Life(end if op.regions else begin, end)
-                self.defined_in[result] = (len(loops), 0)
+                self.depth[result] = len(loops)
             inner = [*loops, op] if "loop" in op.definition.traits else loops
             for region in op.regions:
                 for argument in region.block.arguments:
                     self.lives[argument] = _Life(begin, begin)
-                    self.defined_in[argument] = (len(inner), 0)
-                self.loops = inner
+                    self.depth[argument] = len(inner)
                 self.live(region.block, inner)
-            self.loops = loops
 
-    def use(self, value: Value, op: Op, at: int) -> None:
-        """Read `value`; a read in a loop that it comes from outside of lasts the whole loop."""
+    def use(self, value: Value, op: Op, at: int, loops: list[Op]) -> None:
+        """Read `value` in `op`, which `loops` are around, the outermost first.
+
+        A read in a loop that the value comes from outside of lasts the whole loop.
+        """
         owner = value.owner
         if isinstance(owner, Op) and owner.name in RENAMING:
             for operand in owner.operands:
-                self.use(operand, op, at)
+                self.use(operand, op, at, loops)
         life = self.lives.get(value)
         if life is None:
             return
-        loops = self._loops_around(op)
-        depth = self.defined_in[value][0]
+        depth = self.depth[value]
         if len(loops) > depth:
             at = self.position[loops[depth]][1]
         if at >= life.end:
@@ -123,14 +128,14 @@ class _Assigner:
             block = owner.parent
         return found[::-1]
 
-    def lend(self) -> None:
+    def lend(self, all_ops: list[Op]) -> None:
         """A fragment that a product reads lives until the wait for that product."""
-        uses = {v: op for op in self.kernel.walk() for v in op.operands}
-        for op in self.kernel.walk():
+        uses = {v: op for op in all_ops for v in op.operands}
+        for op in all_ops:
             if isinstance(op, ops.MultiplyAsync) and _is_fragment(op.lhs):
                 wait = _wait_of(op.result, uses)
                 if wait is not None:
-                    self.use(op.lhs, wait, self.position[wait][0])
+                    self.use(op.lhs, wait, self.position[wait][0], self._loops_around(wait))
 
     # Sharing
 
@@ -188,6 +193,7 @@ class _Assigner:
         if one is other:
             return
         self.storage.parent[other] = one
+        self.storage.sharing.update((one, other))
         members = self.members.pop(one, [one]) + self.members.pop(other, [other])
         self.members[one] = members
 

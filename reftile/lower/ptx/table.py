@@ -7,18 +7,20 @@ table, which `choose` reports and tests look for over all types and attributes.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import CodeType
 from typing import Any, cast
 
-from reftile.ir.core import Op
+from reftile.ir.attributes import Attribute
+from reftile.ir.core import Op, Value
 from reftile.ir.define import Definition
 from reftile.ir.diagnostics import Bug
 from reftile.ir.dtypes import DTYPES, DType
 from reftile.ir.expressions import compile_expression, evaluate
-from reftile.ir.types import PointerType, TileType
+from reftile.ir.types import Element, PointerType, TileType
 
 _ROUNDINGS = {"nearest_even": "rn", "zero": "rz", "negative_inf": "rm", "positive_inf": "rp"}
 _WHOLE = {
@@ -66,20 +68,14 @@ def rows() -> dict[str, tuple[Row, ...]]:
     return found
 
 
-def names_of(op: Op) -> dict[str, object]:
-    """The names that conditions and texts use: element types by variable, attributes, spellings."""
-    definition = op.definition
+def _variables(definition: Definition, elements: Sequence[Element | None]) -> dict[str, object]:
+    """Element types by the variables of the record; None where a port has no tile."""
     names: dict[str, object] = {}
-    ports = zip(
-        (*definition.operands, *definition.results), (*op.arguments, *op.results), strict=False
-    )
-    for port, value in ports:
-        kind = getattr(value, "type", None)
+    for port, element in zip((*definition.operands, *definition.results), elements, strict=False):
         term = port.pattern.element
-        if isinstance(kind, TileType) and term is not None and term.code is None:
-            element = kind.element
+        if element is not None and term is not None and term.code is None:
             names[term.text] = "i64" if isinstance(element, PointerType) else element.name
-    return with_spellings(names, definition, op.attributes)
+    return names
 
 
 def with_spellings(
@@ -104,7 +100,7 @@ def matching(name: str, names: dict[str, object], pair: bool) -> list[Row]:
     return [r for r in rows().get(name, ()) if r.pair == pair and evaluate(r.when, names)]
 
 
-def choose(op: Op, names: dict[str, object], pair: bool) -> Row | None:
+def choose(name: str, names: dict[str, object], pair: bool) -> Row | None:
     """The row that an operation takes, or None if there is none.
 
     pair: results share registers by twos; a row for two at once goes first.
@@ -112,12 +108,67 @@ def choose(op: Op, names: dict[str, object], pair: bool) -> Row | None:
     Raises:
         Bug: rows overlap.
     """
-    found = matching(op.name, names, pair=True) if pair else []
-    found = found or matching(op.name, names, pair=False)
+    found = matching(name, names, pair=True) if pair else []
+    found = found or matching(name, names, pair=False)
     if len(found) > 1:
         texts = ", ".join(row.when_text for row in found)
-        raise Bug(f"rows of the table overlap on {op!r}: {texts}", "ptx.table")
+        raise Bug(f"rows of the table overlap on `{name}` with {names}: {texts}", "ptx.table")
     return found[0] if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """What a row says of one form of operations.
+
+    text: with `ports`, `result` and `temporaries` (name, type of register) left to be filled in.
+    """
+
+    text: str
+    pair: bool
+    ports: tuple[str, ...]
+    temporaries: tuple[tuple[str, str], ...]
+
+
+_TEMPORARIES = ("a_b16", "a_pred", "b_pred", "a_b32", "b_b32", "a_f32", "b_f32", "c_f32", "d_f32")
+
+
+def instruction(op: Op, pair: bool) -> Instruction | None:
+    """The instructions that an operation takes, or None if the table has none. See `choose`."""
+    elements = tuple(
+        [
+            v.type.element if isinstance(v, Value) and isinstance(v.type, TileType) else None
+            for v in (*op.arguments, *op.results)
+        ]
+    )
+    return instruction_of_form(type(op), elements, tuple(op.attributes.items()), pair)
+
+
+@lru_cache(maxsize=1024)
+def instruction_of_form(
+    cls: type[Op],
+    elements: tuple[Element | None, ...],
+    attributes: tuple[tuple[str, Attribute], ...],
+    pair: bool,
+) -> Instruction | None:
+    """As `instruction`, of the elements of operands and results: kept, because forms come again."""
+    definition = cls.definition
+    names = with_spellings(_variables(definition, elements), definition, dict(attributes))
+    row = choose(cls.name, names, pair)
+    if row is None:
+        return None
+    temporaries = tuple((t, t.split("_")[1]) for t in _TEMPORARIES if f"{{{t}}}" in row.text)
+    ports = tuple(port.name for port in definition.operands)
+    known = _Known({k: v for k, v in names.items() if isinstance(v, (str, int))})
+    for name in (*ports, "result"):
+        known.pop(name, None)
+    return Instruction(row.text.strip().format_map(known), row.pair, ports, temporaries)
+
+
+class _Known(dict[str, object]):
+    """What is known of a text's names; the others stay in braces."""
+
+    def __missing__(self, name: str) -> str:
+        return f"{{{name}}}"
 
 
 def register_kind(element: DType | PointerType) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 from typing import TypeAlias
 
@@ -11,6 +12,7 @@ from reftile.ir.attributes import Dense
 from reftile.ir.core import Op, Value
 from reftile.ir.diagnostics import Bug, ReftileError, fail
 from reftile.ir.dtypes import DType
+from reftile.ir.types import Element as ElementType
 from reftile.ir.types import PendingType, TileType
 from reftile.lower.fragments import layout_of
 from reftile.lower.ptx.storage import Storage
@@ -44,38 +46,65 @@ class Held:
     each: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a thread holds the values of a type.
+
+    count: elements. each: how many of them share a register. single: the type of register that
+    holds one alone; kind: that of the registers which hold them all.
+    """
+
+    count: int
+    each: int
+    single: str
+    kind: str
+
+
+def form_of(value: Value) -> Form:
+    """How a thread holds a value.
+
+    Raises:
+        Bug: it is not held in registers, or its elements are spread and nothing says how.
+    """
+    tile = tile_of(value)
+    form = _form(tile.shape, tile.element, tile.layout)
+    if form is None:
+        raise Bug(f"%{value.name}: {tile} has no layout", "ptx")
+    return form
+
+
+@lru_cache(maxsize=1024)
+def _form(shape: tuple[int, ...], element: ElementType, layout: str) -> Form | None:
+    if not layout and prod(shape) != 1:
+        return None
+    count = 1 if prod(shape) == 1 else layout_of(layout).extent("register")
+    single = register_kind(element)
+    # As many elements of 8 or 16 bits as fit 32 bits, if that comes out.
+    if shape and isinstance(element, DType) and element.bits in (8, 16):
+        each = 32 // element.bits
+        if count % each == 0:
+            return Form(count, each, single, "b32")
+    return Form(count, 1, single, single)
+
+
 def packing(value: Value) -> int:
-    """How many elements of a value share a register: as many as fit 32 bits, if that comes out."""
-    kind = tile_of(value)
-    if not kind.shape or not isinstance(kind.element, DType) or kind.element.bits not in (8, 16):
-        return 1
-    each = 32 // kind.element.bits
-    return each if register_count(value) % each == 0 else 1
+    """How many elements of a value share a register."""
+    return form_of(value).each
 
 
 def kind_of(value: Value) -> str:
     """The type of the registers that hold a value."""
-    return "b32" if packing(value) > 1 else register_kind(tile_of(value).element)
+    return form_of(value).kind
 
 
 def tile_of(value: Value) -> TileType:
     """The tile that a value is, or will be."""
     kind = value.type
-    if isinstance(kind, PendingType):
-        return kind.tile
     if isinstance(kind, TileType):
         return kind
+    if isinstance(kind, PendingType):
+        return kind.tile
     raise Bug(f"%{value.name}: {kind} is not held in registers", "ptx")
-
-
-def register_count(value: Value) -> int:
-    """How many elements of a value one thread holds."""
-    kind = tile_of(value)
-    if kind.size == 1:
-        return 1
-    if not kind.layout:
-        raise Bug(f"%{value.name}: {kind} has no layout", "ptx")
-    return layout_of(kind.layout).extent("register")
 
 
 @dataclass(slots=True)
@@ -137,23 +166,23 @@ class Writer:
     def result(self, value: Value) -> list[str]:
         """The registers that an operation writes its result to."""
         root = self.storage.find(value)
-        if root not in self.held:
-            self.held[root] = Held(self.fresh(value), packing(value))
-        held = self.held[root]
+        held = self.held.get(root)
+        if held is None:
+            held = self.held[root] = Held(self.fresh(value), packing(value))
         self.held[value] = held
         return [str(e) for e in held.elements]
 
     def fresh(self, value: Value) -> list[str]:
         """New registers for all elements of a value."""
-        count = register_count(value) // packing(value)
-        type = kind_of(value)
+        form = form_of(value)
+        count = form.count // form.each
         if count == 1:
-            return [self.register(type, value.name)]
-        return self.group(type, count, value.name)
+            return [self.register(form.kind, value.name)]
+        return self.group(form.kind, count, value.name)
 
     def has_storage(self, value: Value) -> bool:
         """True if the value shares registers with others, so that it must lie in them."""
-        return self.storage.find(value) is not value or value in self.storage.parent.values()
+        return value in self.storage.sharing
 
     def get(self, value: Value) -> Held:
         """How a value is held."""
@@ -164,7 +193,7 @@ class Writer:
 
     def elements(self, value: Value) -> list[str]:
         """The operands that hold a value's elements; sums are computed now."""
-        return [self.ready(e) for e in self.get(value).elements]
+        return [e if isinstance(e, str) else self.ready(e) for e in self.get(value).elements]
 
     def in_registers(self, operands: Sequence[str], kind: str) -> list[str]:
         """The operands, constants moved into new registers: not every instruction takes them.
