@@ -28,6 +28,8 @@ _SYMBOL = "reftile_cpu_kernel"
 _FUNCTIONS = "reftile.lower.cpu.functions"
 _MODULES = ("machine", "numbers", "arithmetic", "exact", "elementary", "ordering")
 _TRIM_EVERY = 64
+_TOLD = ("CPU_NAME", "CPU_FEATURES", "ENABLE_AVX", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE")
+"""Variables of numba that change machine code."""
 
 
 @dataclass(slots=True)
@@ -113,10 +115,10 @@ def _identity() -> str:
 
 
 def _processor() -> str:
-    """The processor, and what the environment tells numba of it (`NUMBA_CPU_NAME`, ...)."""
+    """The processor, and what the environment tells numba of it."""
     binding = _binding()
     found = f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
-    told = sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_"))
+    told = [os.environ.get(f"NUMBA_{name}") for name in _TOLD]
     return f"{platform.machine()} {found} {told}"
 
 
