@@ -18,6 +18,11 @@ Streamed = tuple[str, Callable[[Nest], None]]
 """A condition, and what writes nests that keep what the given nest was to keep."""
 SMALL = 64
 """Tiles of fewer elements get one loop nest, with masks, and no second one without them."""
+DEEPEST = 50
+"""So many tiles without a place stand behind one another at most; the next one gets its place.
+
+What is written of a tile follows from what it is computed from, and that is a recursion.
+"""
 _ALIGN = 64
 
 
@@ -83,7 +88,7 @@ class Builder:
         self._names: dict[str, int] = {}
         self._positions: dict[Op, int] = {}
         self._users: dict[Value, list[Op]] = {}
-        self._life: dict[Value, int] = {}
+        self._life: dict[tuple[Value, Block], int] = {}
         self._uses: dict[Value, int] = {}
 
     # Text
@@ -205,6 +210,11 @@ class Builder:
                 self._users.setdefault(value, []).append(op)
             for region in op.regions:
                 self.survey(region.block)
+        # From the last operation back: what these ask of their results is known by then.
+        for op in reversed(block.ops):
+            for value in op.results:
+                self.life(value, block)
+                self.uses(value)
 
     def users(self, value: Value) -> list[Op]:
         """The operations that use a value, once for each use."""
@@ -221,8 +231,8 @@ class Builder:
         return self._positions[op]
 
     def life(self, value: Value, block: Block) -> int:
-        """The last place in its block where the elements of a value may be read."""
-        found = self._life.get(value)
+        """The last place in a block where the elements of a value may be read."""
+        found = self._life.get((value, block))
         if found is not None:
             return found
         last = -1
@@ -231,7 +241,7 @@ class Builder:
             last = max(last, at)
             if user.parent is block and is_lazy(user):
                 last = max([last, *(self.life(r, block) for r in user.results)])
-        self._life[value] = last
+        self._life[value, block] = last
         return last
 
     def uses(self, value: Value) -> int:
@@ -263,7 +273,7 @@ class Builder:
             return tile
         held = self.held(tile, value, block)
         self.env[value] = held
-        if not tile.shape or now:
+        if not tile.shape or now or held.depth > DEEPEST:
             self.hold(held)
         return held
 

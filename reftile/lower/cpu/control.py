@@ -216,32 +216,40 @@ class Control:
         """A counted loop."""
         b = self.b
         b.settle_captures(op)
-        read = "unsigned" if op.attributes.get("unsigned_cmp") else "signed"
+        unsigned = bool(op.attributes.get("unsigned_cmp"))
+        read = "unsigned" if unsigned else "signed"
         lower, upper, step = (b.scalar(f"i64_of_{read}({b.text(v)})", "n") for v in op.operands[:3])
-        b.fail_if(op, f"ile({step}, i64(0))", "for.step")
+        is_wide = kind_of(op.operands[0].type.element) == "i64"  # type: ignore[attr-defined]
+        wrong = "ieq" if unsigned and is_wide else "ile"
+        b.fail_if(op, f"{wrong}({step}, i64(0))", "for.step")
         body = op.regions[0].block
         carried = self._enter(op.operands[3:], body.arguments[1:], op.results, block, op)
         product = find_product(b, op)
         buffer = carried.buffers[product.place] if product is not None else None
+        limits = lower, upper, step
+        turns = _turns(b, limits, unsigned) if is_wide else ""
         if product is None or buffer is None:
-            self._count(op, carried, (lower, upper, step))
+            self._count(op, carried, limits, turns)
         else:
-            whole = write_product(b, product, buffer, (lower, upper, step))
+            whole = write_product(b, product, buffer, limits)
             b.line(f"if noti({whole}):")
             with b.indented():
-                self._count(op, carried, (lower, upper, step))
+                self._count(op, carried, limits, turns)
         carried.define(op.results, block)
 
-    def _count(self, op: Op, carried: Places, limits: tuple[str, str, str]) -> None:
+    def _count(self, op: Op, carried: Places, limits: tuple[str, str, str], turns: str) -> None:
+        """Write the loop; turns: how many there are, if the counter may not go past its end."""
         b, body = self.b, op.regions[0].block
         counter = b.name("k")
-        b.line(f"for {counter} in range({', '.join(limits)}):")
+        lower, _, step = limits
+        b.line(f"for {counter} in range({turns or ', '.join(limits)}):")
         b.loop_depth += 1
         self.loops.append((carried, None))
         with b.indented():
             type = body.arguments[0].type
             assert isinstance(type, TileType)
-            name = b.scalar(f"{kind_of(type.element)}_of_signed({counter})")
+            number = f"addi({lower}, muli({counter}, {step}))" if turns else counter
+            name = b.scalar(f"{kind_of(type.element)}_of_signed({number})")
             b.env[body.arguments[0]] = Literal_((), type.element, name)
             b.frames.append(Frame(body))
             carried.define(body.arguments[1:], body)
@@ -298,6 +306,16 @@ class Control:
         places.roots = [self.b.roots.get(a) for a in arguments]
         places.assign(initial)
         return places
+
+
+def _turns(b: Builder, limits: tuple[str, str, str], unsigned: bool) -> str:
+    """The number of turns of a loop whose counter has 64 bits: one more step may not fit it."""
+    lower, upper, step = limits
+    some = f"{'nlt' if unsigned else 'ilt'}({lower}, {upper})"
+    steps = f"udiv_by(subi(subi({upper}, {lower}), i64(1)), {step})"
+    # More turns than an i64 counts are not lived to see the end of.
+    turns = f"addi(umin({steps}, i64({(1 << 63) - 2})), i64(1))"
+    return b.scalar(f"choose({some}, {turns}, i64(0))", "n")
 
 
 def _waits(op: Op) -> bool:

@@ -104,15 +104,18 @@ def write_product(b: Builder, found: Product, buffer: Buffer, limits: Sequence[s
     (m, k), (_, n) = found.lhs.type.tile, found.rhs.type.tile
     i, j = (_wide(b, v) for v in (found.row, found.column))
     left, right = found.lhs, found.rhs
-    first, last = b.scalar(f"{lower} * {k}", "n"), b.scalar(f"{upper} * {k}", "n")
+    # Numbers of 64 bits may wrap; then they are above the extents themselves.
+    first, last = (b.scalar(f"muli({x}, i64({k}))", "n") for x in (lower, upper))
+    below, beside = (f"addi(muli(i64({t}), i64({x})), i64({x}))" for t, x in ((i, m), (j, n)))
     conditions = [
         f"{step} == 1",
         f"{lower} >= 0",
         f"{lower} < {upper}",
-        f"{i} >= 0",
-        f"{j} >= 0",
-        f"{i} * {m} + {m} <= {left.extents[0]}",
-        f"{j} * {n} + {n} <= {right.extents[1]}",
+        f"{upper} <= {left.extents[1]}",
+        f"nlt(i64({i}), i64({left.extents[0]}))",
+        f"nlt(i64({j}), i64({right.extents[1]}))",
+        f"{below} <= {left.extents[0]}",
+        f"{beside} <= {right.extents[1]}",
         f"{left.extents[1]} == {right.extents[0]}",
         f"{last} - {k} < {left.extents[1]}",
         f"{left.strides[0]} >= {left.extents[1]}",

@@ -17,7 +17,7 @@ from reftile.ir.verify import bind_operation
 from reftile.lower.cpu.builder import Builder
 from reftile.lower.cpu.literals import literal
 from reftile.lower.cpu.nests import Nest
-from reftile.lower.cpu.tiles import Held, Literal_, Table, Tile, size_of
+from reftile.lower.cpu.tiles import Literal_, Table, Tile, size_of
 from reftile.lower.cpu.words import WORDS
 
 
@@ -74,7 +74,7 @@ def region_texts(b: Builder, block: Block, arguments: Sequence[str], nest: Nest)
         b.env[value] = Literal_((), type.element, text)
     for op in block.ops[:-1]:
         for value, tile in zip(op.results, evaluate(b, op), strict=True):
-            b.env[value] = tile if isinstance(tile, Literal_) else Held(tile, 0)
+            b.env[value] = Literal_((), tile.element, tile.at((), nest))
     texts = [nest.temp(b.tile(v).at((), nest)) for v in block.ops[-1].operands]
     b.env = before
     return texts

@@ -116,6 +116,11 @@ class Tile:
         return 0
 
     @property
+    def depth(self) -> int:
+        """How many tiles without a place stand behind one another in what it is computed from."""
+        return max((part.depth for part, _ in self.parts()), default=0)
+
+    @property
     def kind(self) -> str:
         """The carrier's name."""
         return kind_of(self.element)
@@ -326,7 +331,7 @@ class Held(Tile):
         self.buffer: Buffer | None = None
         self.variable = ""
         # Worked out once: tiles that share what they are made of would be walked over again.
-        self._cost = tile.cost
+        self._cost, self._depth = tile.cost, 1 + tile.depth
 
     @property
     def is_there(self) -> bool:
@@ -354,6 +359,11 @@ class Held(Tile):
         if self.variable:
             return 0
         return 1 if self.is_there else self._cost
+
+    @property
+    def depth(self) -> int:
+        """See `Tile`."""
+        return 0 if self.is_there else self._depth
 
 
 # Moves

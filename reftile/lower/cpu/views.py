@@ -224,6 +224,9 @@ def window(b: Builder, op: Op, view: TileView, index: Sequence[Value]) -> Window
             origin.append("")
             masked.append(axis)
             continue
+        if step > 1 and _is_wide(value):
+            # A product with the step may wrap.
+            b.fail_if(op, f"nge({b.text(value)}, i64({extent}))", "view.index")
         first = _first(b, value, step)
         origin.append(first)
         if not (first.isdigit() and extent.isdigit() and int(first) < int(extent)):
@@ -247,10 +250,16 @@ def window(b: Builder, op: Op, view: TileView, index: Sequence[Value]) -> Window
     return Window(view, tuple(origin), inside, tuple(masked), rows)
 
 
+def _is_wide(value: Value) -> bool:
+    """Whether an index has 64 bits."""
+    type = value.type
+    return isinstance(type, TileType) and type.dtype.bits == 64
+
+
 def _first(b: Builder, value: Value, step: int) -> str:
     text = b.text(value)
     number = constant_of(text)
-    if number is not None and number >= 0:
+    if number is not None and 0 <= number * step < 1 << 63:
         return str(number * step)
     wide = f"i64_of_unsigned({text})"
     return b.shared(wide if step == 1 else f"{wide} * {step}", "o")
