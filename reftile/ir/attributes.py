@@ -65,12 +65,12 @@ class Dense:
     @staticmethod
     def of_bits(bits: Sequence[int], type: TileType) -> Dense:
         """Make the constant of `type` from element bit patterns; a single pattern is a splat."""
-        unit = np.dtype(type.dtype.storage)
+        unit_bytes = type.dtype.storage.itemsize
         kept = (1 << type.dtype.bits) - 1
         if type.dtype is DTYPES["tf32"]:
             kept -= (1 << 13) - 1  # the low bits say nothing; equal constants have equal bits
-        data = np.asarray([b & kept for b in bits], dtype=unit)
-        return Dense(type.dtype, type.shape, data.tobytes(), len(bits) == 1)
+        data = b"".join([(b & kept).to_bytes(unit_bytes, "little") for b in bits])
+        return Dense(type.dtype, type.shape, data, len(bits) == 1)
 
     def bits(self) -> NDArray[np.generic]:
         """The storage units: one if `splat`, else one per element, flat."""

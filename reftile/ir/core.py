@@ -81,8 +81,10 @@ class Op:
         self.parent: Block | None = None
         self.comments: tuple[str, ...] = ()
         self.results = tuple(
-            Value(t, names[i] if i < len(names) else "", self, i)
-            for i, t in enumerate(result_types)
+            [
+                Value(t, names[i] if i < len(names) else "", self, i)
+                for i, t in enumerate(result_types)
+            ]
         )
         for region in regions:
             region.parent = self
@@ -103,14 +105,8 @@ class Op:
 
     def replace_operands(self, mapping: dict[Value, Value]) -> None:
         """Use `mapping[v]` wherever `v` is used and mapped. Regions inside are not entered."""
-
-        def new(value: Value) -> Value:
-            return mapping.get(value, value)
-
-        self.arguments = tuple(
-            tuple(map(new, a)) if isinstance(a, tuple) else (new(a) if a is not None else None)
-            for a in self.arguments
-        )
+        if not mapping.keys().isdisjoint(self.operands):
+            self.arguments = map_arguments(self.arguments, mapping)
 
     def walk(self) -> Iterator[Op]:
         """Yield this operation and all operations inside it, outermost first."""
@@ -122,6 +118,22 @@ class Op:
         results = ", ".join(f"%{r.name or '?'}" for r in self.results)
         operands = ", ".join(f"%{o.name or '?'}" for o in self.operands)
         return f"<{results}{' = ' if results else ''}{self.name} {operands} at {self.span}>"
+
+
+def map_arguments(
+    arguments: tuple[Value | tuple[Value, ...] | None, ...], mapping: dict[Value, Value]
+) -> tuple[Value | tuple[Value, ...] | None, ...]:
+    """Return `mapping[v]` for each `v` that is mapped, and the others as they are."""
+    return tuple(
+        [
+            tuple([mapping.get(v, v) for v in a])
+            if isinstance(a, tuple)
+            else None
+            if a is None
+            else mapping.get(a, a)
+            for a in arguments
+        ]
+    )
 
 
 class Block:

@@ -30,11 +30,16 @@ DEEPEST = 64
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BLANK = re.compile(r"[ \t]*")
+_BLANKS = frozenset(" \t")
+_SKIPPED = frozenset(" \t\r\n/")
+"""What white space and comments begin with."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_RESULTS = re.compile(r"(%[\w$.]+(?:[ \t]*,[ \t]*%[\w$.]+)*)[ \t]*=[ \t]*(?=[A-Za-z_])")
 _VALUE = re.compile(r"%([\w$.]+)")
+_VALUES = re.compile(r"%[\w$.]+(?:[ \t]*,[ \t]*%[\w$.]+)*")
+_HEAD = re.compile(rf"(?:({_VALUES.pattern})[ \t]*=[ \t]*)?({_NAME.pattern})")
+"""How an operation begins: results, and its name."""
 _KEY = re.compile(r"(\w+)[ \t]*=[ \t]*(?=%)")
-_SIMPLE_TYPE = re.compile(r"token\b|tile<[^<>]*>")
+_SIMPLE_TYPE = re.compile(r"[ \t]*(token\b|tile<[^<>]*>)")
 _NUMBER = re.compile(r"0x[0-9A-Fa-f]+|-?(?:inf|nan)\b|-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 _STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 _UNESCAPE = {"n": "\n", "t": "\t", "r": "\r"}
@@ -76,6 +81,8 @@ class _Parser:
     def skip(self) -> None:
         """Skip white space and keep whole-line comments for the operation that follows."""
         text = self.text
+        if text[self.position : self.position + 1] not in _SKIPPED:
+            return
         while True:
             match = _SPACE.match(text, self.position)
             self.position = match.end()  # type: ignore[union-attr]
@@ -86,8 +93,12 @@ class _Parser:
             self.comments.append(text[self.position + 2 : end].rstrip())
             self.position = end
 
-    def blank(self) -> None:
-        self.position = _BLANK.match(self.text, self.position).end()  # type: ignore[union-attr]
+    def peek(self) -> str:
+        """Skip blanks; return the character that follows, "" at the end of the text."""
+        text = self.text
+        if text[self.position : self.position + 1] in _BLANKS:
+            self.position = _BLANK.match(text, self.position).end()  # type: ignore[union-attr]
+        return text[self.position : self.position + 1]
 
     def at(self, token: str) -> bool:
         return self.text.startswith(token, self.position)
@@ -220,41 +231,25 @@ class _Parser:
     def op(self) -> Op:
         self.skip()
         comments = self.take_comments()
-        text = self.text
-        match = _RESULTS.match(text, self.position)
-        names: list[str] = []
         result_start = self.position
-        if match is not None:
-            names = [n.strip()[1:] for n in match[1].split(",")]
-            self.position = match.end()
-        start = self.position
-        match = _NAME.match(text, start)
+        match = _HEAD.match(self.text, result_start)
         if match is None:
             raise self.error("syntax", f"expected an operation, found {self.found()}")
-        cls = OPS.get(match[0])
+        start, end = match.span(2)
+        cls = OPS.get(match[2])
         if cls is None:
-            close = get_close_matches(match[0], OPS, 1)
+            close = get_close_matches(match[2], OPS, 1)
             hint = f"did you mean `{close[0]}`?" if close else ""
-            raise self.error(
-                "unknown_op", f"no operation is called `{match[0]}`", start, match.end(), hint
-            )
-        self.position = match.end()
+            raise self.error("unknown_op", f"no operation is called `{match[2]}`", start, end, hint)
+        self.position = end
         arguments = self.operands(cls)
-        self.blank()
-        literals = self.op_attributes(cls) if self.at("{") else {}
-        self.blank()
-        types: tuple[Type, ...] = ()
-        if self.at(":"):
-            self.position += 1
-            types = self.types()
+        literals = self.op_attributes(cls) if self.peek() == "{" else {}
+        types = self.types() if self.peek() == ":" else ()
+        names = _VALUE.findall(match[1]) if match[1] else []
         if len(types) != len(names):
-            raise self.error(
-                "results",
-                f"`{cls.name}` has {len(names)} result names and {len(types)} types",
-                start,
-                match.end(),
-            )
-        span = Span(self.source, start, match.end())
+            message = f"`{cls.name}` has {len(names)} result names and {len(types)} types"
+            raise self.error("results", message, start, end)
+        span = Span(self.source, start, end)
         attributes = self.resolve(cls, literals, types)
         regions = self.regions(cls)
         op = cls(arguments, types, attributes, regions, span, tuple(names))
@@ -269,10 +264,10 @@ class _Parser:
         named: dict[str, Value] = {}
         start = self.position
         while True:
-            self.blank()
-            if self.at("%"):
-                positional.append(self.use())
-            elif self.at("["):
+            character = self.peek()
+            if character == "%":
+                positional += self.uses()
+            elif character == "[":
                 positional.append(self.value_list())
             else:
                 match = _KEY.match(self.text, self.position)
@@ -289,8 +284,7 @@ class _Parser:
                     )
                 self.position = match.end()
                 named[match[1]] = self.use()
-            self.blank()
-            if not self.at(","):
+            if self.peek() != ",":
                 break
             self.position += 1
         if len(ports) == 1 and ports[0].multiplicity == "many":
@@ -331,6 +325,15 @@ class _Parser:
             )
         return tuple(arguments)
 
+    def uses(self) -> list[Value]:
+        """Values with commas between them, of which there is one at least."""
+        match = _VALUES.match(self.text, self.position)
+        values = [self.scope.get(name) for name in _VALUE.findall(match[0])] if match else [None]
+        if match is None or None in values:
+            return [self.use()]
+        self.position = match.end()
+        return values  # type: ignore[return-value]
+
     def use(self) -> Value:
         match = _VALUE.match(self.text, self.position)
         if match is None:
@@ -361,7 +364,7 @@ class _Parser:
     def regions(self, cls: type[Op]) -> tuple[Region, ...]:
         regions: list[Region] = []
         for spec in cls.definition.regions:
-            self.blank()
+            self.peek()
             start = self.position
             match = _NAME.match(self.text, start)
             if match is None or match[0] != spec.name:
@@ -392,10 +395,14 @@ class _Parser:
     # Types and attributes
 
     def type(self) -> Type:
-        self.skip()
-        start = self.position
-        match = _SIMPLE_TYPE.match(self.text, start)
-        end = match.end() if match else self.type_end(start)
+        match = _SIMPLE_TYPE.match(self.text, self.position)
+        if match is not None:
+            start, end = match.span(1)
+        else:
+            self.skip()
+            match = _SIMPLE_TYPE.match(self.text, self.position)
+            start = self.position
+            end = match.end() if match else self.type_end(start)
         try:
             parsed = parse_type(self.text[start:end])
         except BadType as error:
@@ -424,13 +431,12 @@ class _Parser:
         raise self.error("type", "this type has no closing `>`", start, end)
 
     def types(self) -> tuple[Type, ...]:
-        types = [self.type()]
-        while True:
-            self.blank()
-            if not self.at(","):
-                return tuple(types)
+        """Types behind a `:`, or one behind each comma."""
+        types: list[Type] = []
+        while not types or self.peek() == ",":
             self.position += 1
             types.append(self.type())
+        return tuple(types)
 
     def op_attributes(self, cls: type[Op]) -> dict[str, tuple[object, int]]:
         """Attribute literals with their positions; they are resolved once the types are known."""
@@ -532,8 +538,8 @@ class _Parser:
     def resolve(
         self, cls: type[Op], literals: dict[str, tuple[object, int]], types: tuple[Type, ...]
     ) -> dict[str, Attribute]:
-        specs = cls.definition.attribute_specs
         attributes: dict[str, Attribute] = {}
+        specs = cls.definition.attribute_specs
         for name, (literal, start) in literals.items():
             spec = specs.get(name)
             if spec is None:

@@ -23,41 +23,35 @@ def check_simt(kernel: Kernel) -> list[Diagnosis]:
         message = f"a simt kernel names its target ({known}), found {target}"
         findings.append(Diagnosis("simt.target", message, kernel.span))
     for op in kernel.walk():
-        inside_reduce = _is_inside_reduce(op)
         for value in op.results:
             tile = _tile(value)
-            if tile is not None and tile.size > 1 and not tile.layout and not inside_reduce:
-                findings.append(
-                    Diagnosis(
-                        "simt.layout",
-                        f"%{value.name} is spread over threads and has no layout",
-                        op.span,
-                    )
-                )
-        layouts = {
-            tile.layout for v in (*op.operands, *op.results) if (tile := _tile(v)) and tile.size > 1
-        }
-        if op.definition.poison in _ALIKE and not op.regions and len(layouts) > 1:
-            findings.append(
-                Diagnosis(
-                    "simt.layouts_differ",
-                    f"`{op.name}` works element by element, and its tiles lie differently: "
-                    + " and ".join(sorted(layouts)),
-                    op.span,
-                    "give all one layout",
-                )
-            )
+            if tile is not None and not tile.layout and tile.size > 1 and not _is_in_reduce(op):
+                message = f"%{value.name} is spread over threads and has no layout"
+                findings.append(Diagnosis("simt.layout", message, op.span))
+        if op.definition.poison in _ALIKE and not op.regions:
+            layouts = _layouts(op)
+            if len(layouts) > 1:
+                message = f"`{op.name}` works element by element, and its tiles lie differently: "
+                message += " and ".join(sorted(layouts))
+                hint = "give all one layout"
+                findings.append(Diagnosis("simt.layouts_differ", message, op.span, hint))
     return findings
+
+
+def _layouts(op: Op) -> set[str]:
+    """The layouts of an operation's tiles that are spread."""
+    tiles = [_tile(v) for v in (*op.operands, *op.results)]
+    return {tile.layout for tile in tiles if tile is not None and tile.shape and tile.size > 1}
 
 
 def _tile(value: Value) -> TileType | None:
     kind = value.type
-    if isinstance(kind, PendingType):
-        return kind.tile
-    return kind if isinstance(kind, TileType) else None
+    if isinstance(kind, TileType):
+        return kind
+    return kind.tile if isinstance(kind, PendingType) else None
 
 
-def _is_inside_reduce(op: Op) -> bool:
+def _is_in_reduce(op: Op) -> bool:
     owner = (
         op.parent.parent.parent if op.parent is not None and op.parent.parent is not None else None
     )

@@ -142,14 +142,8 @@ class _Checker:
 
     def check_op(self, op: Op, visible: set[Value]) -> None:
         definition = op.definition
-        for operand in op.operands:
-            if operand not in visible:
-                self.report(
-                    "value.undefined",
-                    f"%{operand.name or '?'} is used by `{op.name}` where it is not defined",
-                    op,
-                    "define it before, in this block or one around it",
-                )
+        if not visible.issuperset(op.operands):
+            self.report_undefined(op, visible)
         if self.level not in definition.levels and definition.levels:
             self.report(
                 f"{op.name}.level",
@@ -157,25 +151,19 @@ class _Checker:
                 f"found in a {self.level} kernel",
                 op,
             )
-        for result in op.results:
-            if isinstance(result.type, TileType) and (
-                result.type.size > LARGEST_TILE or result.type.rank > LARGEST_RANK
-            ):
+        is_right = not op.regions and _is_known_right(op)
+        for result in () if is_right else op.results:
+            if _is_too_large(result.type):
+                assert isinstance(result.type, TileType)
                 self.report(
                     "tile.size",
                     f"a tile has at most {LARGEST_TILE} elements along {LARGEST_RANK} axes, "
                     f"and `{op.name}` makes {result.type.size} along {result.type.rank}",
                     op,
                 )
-        known = instructions_of(self.target)
-        if definition.targets and self.target and known not in definition.targets:
-            self.report(
-                f"{op.name}.target",
-                f"`{op.name}` exists on {', '.join(definition.targets)}, "
-                f"and the kernel is for {self.target}",
-                op,
-            )
-        if not op.regions and _is_known_right(op):
+        if definition.targets and self.target:
+            self.check_target(op)
+        if is_right:
             return
         try:
             names = bind_operation(op)
@@ -185,6 +173,25 @@ class _Checker:
         if names is not None:
             self.check_rules(op, names)
         self.check_regions(op, visible, names)
+
+    def report_undefined(self, op: Op, visible: set[Value]) -> None:
+        for operand in op.operands:
+            if operand not in visible:
+                self.report(
+                    "value.undefined",
+                    f"%{operand.name or '?'} is used by `{op.name}` where it is not defined",
+                    op,
+                    "define it before, in this block or one around it",
+                )
+
+    def check_target(self, op: Op) -> None:
+        targets = op.definition.targets
+        if instructions_of(self.target) not in targets:
+            self.report(
+                f"{op.name}.target",
+                f"`{op.name}` exists on {', '.join(targets)}, and the kernel is for {self.target}",
+                op,
+            )
 
     def check_rules(self, op: Op, names: Names) -> None:
         for rule in op.definition.rules:
@@ -345,8 +352,8 @@ def _is_known_right(op: Op) -> bool:
     forms; so answers are kept. False too where nothing is kept, because an attribute is large or a
     dictionary.
     """
-    values = op.attributes.values()
-    if not all(map(_is_kept, values)):
+    classes = tuple([_class_of(v) for v in op.attributes.values()])
+    if None in classes:
         return False
     operands = tuple(
         [
@@ -355,19 +362,16 @@ def _is_known_right(op: Op) -> bool:
         ]
     )
     results = tuple([r.type for r in op.results])
-    # 1, 1.0 and true are equal, and one of them may be wrong.
-    classes = tuple([_class_of(v) for v in values])
     return _is_right(type(op), operands, results, tuple(op.attributes.items()), classes)
 
 
-def _is_kept(value: object) -> bool:
+def _class_of(value: object) -> object | None:
+    """The class of an attribute, since 1, 1.0 and true are equal; None if it is not to be kept."""
     if isinstance(value, tuple):
-        return all(map(_is_kept, value))  # type: ignore[arg-type]
-    return not isinstance(value, dict) and (not isinstance(value, Dense) or value.splat)
-
-
-def _class_of(value: object) -> object:
-    return tuple(map(_class_of, value)) if isinstance(value, tuple) else type(value)  # type: ignore[arg-type]
+        classes = tuple([_class_of(v) for v in value])  # type: ignore[misc]
+        return None if None in classes else classes
+    is_large = isinstance(value, Dense) and not value.splat
+    return None if is_large or isinstance(value, dict) else type(value)
 
 
 @lru_cache(maxsize=4096)
@@ -386,11 +390,18 @@ def _is_right(
     op = cls(arguments, results, dict(attributes))
     if not all(region.optional for region in op.definition.regions):
         return False
+    if any(map(_is_too_large, results)):
+        return False
     try:
         names = bind_operation(op)
     except Mismatch:
         return False
     return all(evaluate(rule.check, names) for rule in op.definition.rules)
+
+
+def _is_too_large(type: Type) -> bool:
+    is_tile = isinstance(type, TileType)
+    return is_tile and (type.size > LARGEST_TILE or type.rank > LARGEST_RANK)
 
 
 def _group(ports: tuple[Port, ...], types: tuple[Type, ...]) -> tuple[object, ...] | None:

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reftile.ir.core import Block, Kernel, Op, Region, Value
+from reftile.ir.core import Block, Kernel, Op, Region, Value, map_arguments
 
 
 def clone_op(op: Op, mapping: dict[Value, Value]) -> Op:
     """Return a copy of `op` that uses `mapping[v]` for `v`; its results are entered there."""
-
-    def new(value: Value) -> Value:
-        return mapping.get(value, value)
-
-    arguments = tuple(
-        tuple(map(new, a)) if isinstance(a, tuple) else (new(a) if a is not None else None)
-        for a in op.arguments
-    )
-    regions = tuple(_clone_region(r, mapping) for r in op.regions)
-    names = tuple(r.name for r in op.results)
-    types = tuple(r.type for r in op.results)
+    arguments = map_arguments(op.arguments, mapping)
+    regions = tuple([_clone_region(r, mapping) for r in op.regions])
+    names = tuple([r.name for r in op.results])
+    types = tuple([r.type for r in op.results])
     copy = type(op)(arguments, types, dict(op.attributes), regions, op.span, names)
     mapping.update(zip(op.results, copy.results, strict=True))
     return copy

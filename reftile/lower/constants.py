@@ -16,7 +16,7 @@ def constant_int(value: Value | None) -> int | None:
     dense = owner.attributes.get("value")
     if not isinstance(dense, Dense) or dense.shape or dense.dtype.kind != "int":
         return None
-    bits, width = int(dense.bits()[0]), dense.dtype.bits
+    bits, width = int.from_bytes(dense.data, "little"), dense.dtype.bits
     return bits - (1 << width) if width > 1 and bits >> (width - 1) else bits
 
 

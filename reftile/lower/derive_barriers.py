@@ -49,9 +49,11 @@ After:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from reftile.ir import ops
 from reftile.ir.core import Block, Kernel, Op, Value
-from reftile.ir.types import TOKEN, TileType
+from reftile.ir.types import TOKEN, TileType, TokenType
 from reftile.lower.fragments import copies, layout_of
 
 Open = frozenset[Op]
@@ -60,6 +62,16 @@ Open = frozenset[Op]
 _NOTHING: Open = frozenset()
 _BARRIERS = ("sync", "sync_named", "step")
 _COVERED_WAITS = ("wait_barrier", "mma_wait", "cluster_wait")
+_TOUCHING = frozenset({"read", "write", "read_write", "atomic", "async"})
+"""Effects of operations that a token stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """The operations inside `elected`, itself too, and the tokens that they take from outside."""
+
+    ops: Open
+    tokens: tuple[Value, ...]
 
 
 def derive_barriers(kernel: Kernel, target: str) -> Kernel:
@@ -79,12 +91,26 @@ class _Role:
 
     def __init__(self) -> None:
         self.open: dict[Value, Open] = {}
+        self.elected: dict[Op, _Inside] = {}
 
     def block(self, block: Block) -> None:
         for op in list(block.ops):
-            if self._needs_barrier(op):
+            gathered = self._gathered(op)
+            if self._needs_barrier(op, gathered):
                 self._insert(block, op)
-            self._follow(op)
+                gathered = _NOTHING
+            self._follow(op, gathered)
+
+    def _gathered(self, op: Op) -> Open:
+        """What the operands of `op` stand for."""
+        found = [sources for v in op.operands if (sources := self.open.get(v))]
+        return _NOTHING.union(*found) if found else _NOTHING
+
+    def _inside(self, op: ops.Elected) -> _Inside:
+        """Nothing is inserted into `elected`, so that what is found once stays right."""
+        if op not in self.elected:
+            self.elected[op] = _Inside(frozenset(op.walk()), tuple(_tokens_into(op)))
+        return self.elected[op]
 
     def _insert(self, block: Block, op: Op) -> None:
         tokens = [t for t in _tokens_into(op) if self.open.get(t)]
@@ -96,21 +122,21 @@ class _Role:
     def _cover(self) -> None:
         self.open = dict.fromkeys(self.open, _NOTHING)
 
-    def _needs_barrier(self, op: Op) -> bool:
+    def _needs_barrier(self, op: Op, gathered: Open) -> bool:
         if isinstance(op, ops.Elected):
-            inner = set(op.walk())
-            return any(self.open.get(t, _NOTHING) - inner for t in _tokens_into(op))
+            inside = self._inside(op)
+            return any(self.open.get(t, _NOTHING) - inside.ops for t in inside.tokens)
+        if not gathered:
+            return False
         if op.regions or op.name in _BARRIERS or op.name in ("join_tokens", "fence_proxy"):
             return False
         if op.name == "arrive_named" or op.attributes.get("by") == "threads":
             return False  # Every thread comes for itself.
         if op.definition.is_terminator:
             return False
-        sources = frozenset[Op]().union(*(self.open.get(v, _NOTHING) for v in op.operands))
-        return any(_conflicts(source, op) for source in sources)
+        return any(_conflicts(source, op) for source in gathered)
 
-    def _follow(self, op: Op) -> None:
-        gathered = frozenset[Op]().union(*(self.open.get(v, _NOTHING) for v in op.operands))
+    def _follow(self, op: Op, gathered: Open) -> None:
         if op.name in _BARRIERS:
             self._cover()
             gathered = _NOTHING
@@ -122,17 +148,17 @@ class _Role:
         elif op.regions and op.definition.effects == "control":
             self._follow_regions(op)
             return
-        elif op.definition.effects in ("read", "write", "read_write", "atomic", "async"):
+        elif op.definition.effects in _TOUCHING:
             gathered = gathered | {op}
         for result in op.results:
-            if result.type == TOKEN:
+            if isinstance(result.type, TokenType):
                 self.open[result] = gathered
 
     def _follow_elected(self, op: ops.Elected) -> None:
         """One thread: nothing inside needs a barrier, what leaves stands for that thread only."""
         block = op.body.block
         for result, value in zip(op.results, block.ops[-1].operands, strict=True):
-            found = _sources(value, set(op.walk()), self.open)
+            found = _sources(value, self._inside(op).ops, self.open)
             self.open[result] = found
 
     def _follow_regions(self, op: Op) -> None:
@@ -160,7 +186,7 @@ class _Role:
                 self._merge(result, [value])
 
     def _merge(self, target: Value, values: list[Value]) -> None:
-        if target.type == TOKEN:
+        if isinstance(target.type, TokenType):
             found = self.open.get(target, _NOTHING)
             self.open[target] = found.union(*(self.open.get(v, _NOTHING) for v in values))
 
@@ -178,14 +204,14 @@ def _ends(op: Op, loop: Op) -> bool:
     return False
 
 
-def _sources(value: Value, inside: set[Op], open: dict[Value, Open]) -> Open:
+def _sources(value: Value, inside: frozenset[Op], open: dict[Value, Open]) -> Open:
     """The operations behind a token that leaves `elected`."""
     owner = value.owner
     if not isinstance(owner, Op) or owner not in inside or owner.name == "wait_barrier":
         return open.get(value, _NOTHING)
     found = frozenset[Op]() if owner.name == "join_tokens" else frozenset([owner])
     for operand in owner.operands:
-        if operand.type == TOKEN:
+        if isinstance(operand.type, TokenType):
             found |= _sources(operand, inside, open)
     return found
 
@@ -193,7 +219,12 @@ def _sources(value: Value, inside: set[Op], open: dict[Value, Open]) -> Open:
 def _tokens_into(op: Op) -> list[Value]:
     """Tokens from outside that `op`, or an operation inside it, takes."""
     inside = {r for o in op.walk() for r in o.results}
-    return [v for o in op.walk() for v in o.operands if v.type == TOKEN and v not in inside]
+    return [
+        v
+        for o in op.walk()
+        for v in o.operands
+        if isinstance(v.type, TokenType) and v not in inside
+    ]
 
 
 def _conflicts(source: Op, op: Op) -> bool:

@@ -34,7 +34,7 @@ def drop_unused(kernel: Kernel) -> None:
 def _drop(block: Block, used: set[Value]) -> None:
     kept: list[Op] = []
     for op in reversed(block.ops):
-        if op.definition.is_pure and not any(r in used for r in op.results):
+        if op.definition.is_pure and used.isdisjoint(op.results):
             continue
         for region in reversed(op.regions):
             _drop(region.block, used)

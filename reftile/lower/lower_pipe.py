@@ -262,7 +262,7 @@ def _finish(context: Context, shared_bytes: int) -> Kernel:
     """Drop parameters that no thread reads, add the descriptions, make the kernel."""
     source, block = context.source, context.entry
     _prefetch_maps(context)
-    used = {v for op in block.walk() for v in op.operands}
+    used = set[Value]().union(*(op.operands for op in block.walk()))
     arguments: list[Value] = []
     attributes: list[dict[str, Attribute]] = []
     for value, described in zip(context.maps.values(), context.map_attributes, strict=True):

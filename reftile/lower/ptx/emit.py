@@ -148,7 +148,11 @@ def emit_elementwise(writer: Writer, op: Op) -> None:
     found = instruction(op, form.each == 2)
     if found is None:
         raise writer.unsupported(result, f"`{op.name}` on these types")
-    operands = [_operands(writer, v) for v in op.operands]
+    operands = [
+        # Instructions on halves take no immediates.
+        writer.in_registers(writer.single(v), "b16") if is_half else writer.single(v)
+        for v, is_half in zip(op.operands, found.halves, strict=True)
+    ]
     is_whole = form.each == 1 or found.pair
     targets = writer.result(result) if is_whole else writer.group("b16", form.count, result.name)
     fields: dict[str, str] = {}
@@ -164,12 +168,6 @@ def emit_elementwise(writer: Writer, op: Op) -> None:
         writer.line(found.text.format_map(fields))
     if not is_whole:
         writer.hold(result, targets)
-
-
-def _operands(writer: Writer, value: Value) -> list[str]:
-    """The elements one by one; instructions on halves take no immediates."""
-    found = writer.single(value)
-    return writer.in_registers(found, "b16") if form_of(value).single == "b16" else found
 
 
 def _sum_later(writer: Writer, op: Op) -> bool:

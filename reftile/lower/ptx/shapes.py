@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -131,19 +132,23 @@ def _reshape(writer: Writer, op: Op) -> None:
 
 def _broadcast(writer: Writer, op: Op) -> None:
     assert isinstance(op, ops.Broadcast)
-    source = writer.get(op.source)
     target = layout_for(op.result)
-    shape = tile_of(op.source).shape
     if target is None:
-        writer.held[op.result] = source
+        writer.held[op.result] = writer.get(op.source)
         return
-    held = layout_for(op.source)
+    found = _repeated(layout_for(op.source), tile_of(op.source).shape, target)
+    _rename(writer, op.source, op.result, found)
+
+
+@lru_cache(maxsize=256)
+def _repeated(held: Layout | None, shape: tuple[int, ...], target: Layout) -> Sequence[int]:
+    """The element of a tile of `shape` that each register of its broadcast repeats."""
     places = register_of(held) if held is not None else {}
-    found = list[int]()
+    found: list[int] = []
     for index in elements_at_origin(target):
         inside = tuple(0 if extent == 1 else i for i, extent in zip(index, shape, strict=True))
         found.append(places[inside] if held is not None else 0)
-    _rename(writer, op.source, op.result, found)
+    return tuple(found)
 
 
 def _extract(writer: Writer, op: Op) -> None:
@@ -178,12 +183,15 @@ def _permute(writer: Writer, op: Op) -> None:
     _rename(writer, op.source, op.result, registers)
 
 
-def _rename(writer: Writer, source: Value, result: Value, elements: list[int]) -> None:
+def _rename(writer: Writer, source: Value, result: Value, elements: Sequence[int]) -> None:
     """Let a value be elements of another: its registers where these stay whole."""
     each, held = packing(result), writer.get(source)
+    if each == held.each == 1:
+        writer.held[result] = Held([held.elements[e] for e in elements])
+        return
     if each == held.each:
         units = [elements[i : i + each] for i in range(0, len(elements), each)]
-        if all(u[0] % each == 0 and u == list(range(u[0], u[0] + each)) for u in units):
+        if all(u[0] % each == 0 and list(u) == list(range(u[0], u[0] + each)) for u in units):
             writer.held[result] = Held([held.elements[u[0] // each] for u in units], each)
             return
     singles = writer.single(source)

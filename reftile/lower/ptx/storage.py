@@ -68,7 +68,8 @@ class _Assigner:
         for op in all_ops:
             self.products(op)
         for op in all_ops:
-            self.control(op)
+            if op.regions:
+                self.control(op)
         return self.storage
 
     def number(self, block: Block, at: int) -> int:

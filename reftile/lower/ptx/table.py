@@ -121,11 +121,13 @@ class Instruction:
     """What a row says of one form of operations.
 
     text: with `ports`, `result` and `temporaries` (name, type of register) left to be filled in.
+    halves: of each port, whether its elements lie in registers of 16 bits.
     """
 
     text: str
     pair: bool
     ports: tuple[str, ...]
+    halves: tuple[bool, ...]
     temporaries: tuple[tuple[str, str], ...]
 
 
@@ -158,10 +160,11 @@ def instruction_of_form(
         return None
     temporaries = tuple((t, t.split("_")[1]) for t in _TEMPORARIES if f"{{{t}}}" in row.text)
     ports = tuple(port.name for port in definition.operands)
+    halves = tuple(e is not None and register_kind(e) == "b16" for e in elements[: len(ports)])
     known = _Known({k: v for k, v in names.items() if isinstance(v, (str, int))})
     for name in (*ports, "result"):
         known.pop(name, None)
-    return Instruction(row.text.strip().format_map(known), row.pair, ports, temporaries)
+    return Instruction(row.text.strip().format_map(known), row.pair, ports, halves, temporaries)
 
 
 class _Known(dict[str, object]):

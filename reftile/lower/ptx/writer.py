@@ -219,11 +219,8 @@ class Writer:
 
     def single(self, value: Value) -> list[str]:
         """The elements one by one; of 8 bits in registers of 16, whose high half says nothing."""
-        found = self.elements(value)
-        each = self.get(value).each
-        if each == 1:
-            return found
-        return [part for unit in found for part in self.split(unit, each)]
+        found, each = self.elements(value), self.held[value].each
+        return found if each == 1 else [part for u in found for part in self.split(u, each)]
 
     def split(self, unit: str, each: int) -> list[str]:
         """The elements in a register of 32 bits."""
@@ -308,6 +305,7 @@ class Writer:
         while left:
             sources = {s for _, _, s in left}
             ready = [m for m in left if m[1] not in sources]
+            blocked = [m for m in left if m[1] in sources]
             if not ready:
                 kind, target, source = left[0]
                 spare = self.register(kind, "spare")
@@ -316,7 +314,7 @@ class Writer:
                 continue
             for kind, target, source in ready:
                 self.move_one(kind, target, source)
-            left = [m for m in left if m not in ready]
+            left = blocked
 
     def move_one(self, kind: str, target: str, source: str) -> None:
         """One move; a predicate has no immediate."""
@@ -341,6 +339,8 @@ class Writer:
 
 def immediates(dense: Dense, elements: Sequence[int], each: int) -> list[str]:
     """The elements of a constant with the given flat indices, as immediates, `each` in one."""
+    if dense.splat and len(elements) > each:
+        return immediates(dense, elements[:each], each) * (len(elements) // each)
     bits = dense.bits()
     values = [int(bits[0] if dense.splat else bits[i]) for i in elements]
     if each > 1:
