@@ -51,6 +51,7 @@ class Report:
     printed: the texts of `print_tko`, in the order they ran. schedule, seed: as given; they repeat
         the run.
     conflicts: of a simt kernel, its accesses to shared memory and what bank conflicts cost them.
+    backend: what ran, as in the report of every backend.
     """
 
     blocks: int
@@ -60,6 +61,7 @@ class Report:
     seed: int
     checked: bool
     conflicts: tuple[BankConflicts, ...] = ()
+    backend: str = "interp"
 
 
 class Interrupted(KeyboardInterrupt):

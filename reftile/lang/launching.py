@@ -42,7 +42,7 @@ def launch(
     `launch(stream, grid, kernel, args)`, as cuTile has it, is the same.
 
     Returns:
-        What the backend reports.
+        What the backend reports; `backend` of it says which one ran.
 
     Raises:
         ReftileError: the kernel, an argument or the run is wrong.

@@ -42,6 +42,7 @@ class CudaReport:
     copied: dict[str, int] = field(default_factory=dict[str, int])
     printed: tuple[str, ...] = ()
     checked: bool = False
+    backend: str = "cuda"
 
 
 def run(

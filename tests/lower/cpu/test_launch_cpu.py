@@ -15,7 +15,7 @@ import reftile
 import reftile.lang as ct
 from reftile.interp.launch import interpret
 from reftile.ir.parse import parse
-from reftile.rt.cpu import CpuReport, launch, launch_cpu, thread_count
+from reftile.rt.cpu import CpuReport, launch, launch_cpu, prepare, thread_count
 from reftile.rt.cpu import threads as cpu_threads
 from reftile.rt.cpu.code import CodeCache
 
@@ -63,11 +63,19 @@ def test_unchecked_launches_of_numpy_arrays_run_compiled() -> None:
     report = reftile.launch(add, (8,), (a, b, c, 128), check=False)
     assert isinstance(report, CpuReport) and report.backend == "cpu" and report.blocks == 8
     assert np.array_equal(c, a + b)
+    assert backend_of(add[(8,)](a, b, c, 128, check=False)) == "cpu"
+
+
+def backend_of(report: object) -> object:
+    """What ran, as the report says."""
+    return getattr(report, "backend")  # noqa: B009
 
 
 def test_checked_launches_go_to_the_interpreter() -> None:
     a, b, c = arrays()
-    assert reftile.launch(add, (8,), (a, b, c, 128)).checked  # type: ignore[attr-defined]
+    report = reftile.launch(add, (8,), (a, b, c, 128))
+    assert report.checked and backend_of(report) == "interp"  # type: ignore[attr-defined]
+    assert backend_of(reftile.launch(add, (8,), (a, b, c, 128), check=True)) == "interp"
     with pytest.raises(reftile.ReftileError, match="compiled kernels are not") as caught:
         reftile.launch(add, (8,), (a, b, c, 128), backend="cpu")
     assert caught.value.diagnosis.rule == "cpu.check"
@@ -76,8 +84,14 @@ def test_checked_launches_go_to_the_interpreter() -> None:
 def test_the_interpreter_can_be_asked_for_without_checks() -> None:
     a, b, c = arrays()
     report = reftile.launch(add, (8,), (a, b, c, 128), backend="interp", check=False)
-    assert not isinstance(report, CpuReport)
+    assert backend_of(report) == "interp"
     assert np.array_equal(c, a + b)
+
+
+def test_orders_other_than_that_of_the_program_are_for_the_interpreter() -> None:
+    a, b, c = arrays()
+    report = reftile.launch(add, (8,), (a, b, c, 128), check=False, schedule="topo")
+    assert backend_of(report) == "interp"
 
 
 def test_what_the_cpu_refuses_runs_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +100,23 @@ def test_what_the_cpu_refuses_runs_in_the_interpreter(monkeypatch: pytest.Monkey
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         report = reftile.launch(take_turns, (3,), (lock, out), check=False)
-    assert not isinstance(report, CpuReport) and out[0] == 3
+    assert backend_of(report) == "interp" and out[0] == 3
+
+
+def test_without_numba_all_runs_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "find_spec", lambda name: None)
+    a, b, c = arrays()
+
+    @reftile.kernel
+    def subtract(a, b, c, tile: ct.Constant[int]):
+        i = ct.bid(0)
+        ct.store(c, (i,), ct.load(a, (i,), (tile,)) - ct.load(b, (i,), (tile,)))
+
+    assert backend_of(reftile.launch(subtract, (8,), (a, b, c, 128), check=False)) == "interp"
+    assert np.array_equal(c, a - b)
+    with pytest.raises(reftile.ReftileError, match="pip install numba") as caught:
+        reftile.launch(subtract, (8,), (a, b, c, 128), check=False, backend="cpu")
+    assert caught.value.diagnosis.rule == "cpu.missing"
 
 
 @reftile.kernel

@@ -12,7 +12,7 @@ import pytest
 
 import reftile
 import reftile.lang as ct
-from reftile.rt.cpu import blas, launch_cpu, thread_count
+from reftile.rt.cpu import blas, launch, launch_cpu, prepare, thread_count
 from reftile.rt.cpu import threads as cpu_threads
 
 ZERO = ct.PaddingMode.ZERO
@@ -274,6 +274,15 @@ def test_kernels_without_products_leave_blas_alone(
     found, grid, _ = of_product()
     launch_cpu(found.kernel, grid, found.values, threads=1)
     assert seen == [3, 1]
+
+
+def test_products_are_loops_where_there_is_no_blas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "blas_address", lambda name: 0)
+    monkeypatch.setattr(launch, "blas_address", None)
+    a, b, c = matrices(70, 40, 50)
+    found = product.specialise(a, b, c, 16, 16, 8)
+    launch_cpu(found.kernel, (5, 3), found.values, threads=2)
+    assert np.allclose(c, np.exp(a @ b / 64), atol=1e-5)
 
 
 def test_a_fault_gives_the_threads_back(blas_threads: Callable[[], int]) -> None:
