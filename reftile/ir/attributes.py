@@ -98,8 +98,10 @@ def dense_from_literal(literal: object, type: TileType) -> Dense:
         ValueError: the nesting does not match the type, or a value does not fit; the text says
         which.
     """
+    if _items(literal) is None:
+        return Dense.of_bits([element_bits(literal, type.dtype)], type)
     flat: list[object] = []
-    _flatten(literal, type.shape if isinstance(literal, (list, tuple)) else (), flat, type)
+    _flatten(literal, type.shape, flat, type)
     return Dense.of_bits([element_bits(item, type.dtype) for item in flat], type)
 
 

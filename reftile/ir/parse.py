@@ -41,6 +41,7 @@ _HEAD = re.compile(rf"(?:({_VALUES.pattern})[ \t]*=[ \t]*)?({_NAME.pattern})")
 _KEY = re.compile(r"(\w+)[ \t]*=[ \t]*(?=%)")
 _SIMPLE_TYPE = re.compile(r"[ \t]*(token\b|tile<[^<>]*>)")
 _NUMBER = re.compile(r"0x[0-9A-Fa-f]+|-?(?:inf|nan)\b|-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
+_INTEGER = re.compile(r"-?\d+")
 _STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 _UNESCAPE = {"n": "\n", "t": "\t", "r": "\r"}
 
@@ -243,14 +244,14 @@ class _Parser:
             raise self.error("unknown_op", f"no operation is called `{match[2]}`", start, end, hint)
         self.position = end
         arguments = self.operands(cls)
-        literals = self.op_attributes(cls) if self.peek() == "{" else {}
+        literals = self.op_attributes() if self.peek() == "{" else {}
         types = self.types() if self.peek() == ":" else ()
         names = _VALUE.findall(match[1]) if match[1] else []
         if len(types) != len(names):
             message = f"`{cls.name}` has {len(names)} result names and {len(types)} types"
             raise self.error("results", message, start, end)
         span = Span(self.source, start, end)
-        attributes = self.resolve(cls, literals, types)
+        attributes = self.resolve(cls, literals, types) if literals else {}
         regions = self.regions(cls)
         op = cls(arguments, types, attributes, regions, span, tuple(names))
         op.comments = comments
@@ -438,7 +439,7 @@ class _Parser:
             types.append(self.type())
         return tuple(types)
 
-    def op_attributes(self, cls: type[Op]) -> dict[str, tuple[object, int]]:
+    def op_attributes(self) -> dict[str, tuple[object, int]]:
         """Attribute literals with their positions; they are resolved once the types are known."""
         self.position += 1
         literals: dict[str, tuple[object, int]] = {}
@@ -472,11 +473,12 @@ class _Parser:
     def literal(self) -> object:
         self.skip()
         text, start = self.text, self.position
-        if self.at("["):
+        character = self.peek()
+        if character == "[":
             return self.literal_list()
-        if self.at("{"):
+        if character == "{":
             return self.dictionary()
-        match = _STRING.match(text, start)
+        match = _STRING.match(text, start) if character == '"' else None
         if match is not None:
             self.position = match.end()
             return _String(re.sub(r"\\(.)", lambda m: _UNESCAPE.get(m[1], m[1]), match[1]))
@@ -484,7 +486,7 @@ class _Parser:
         if match is not None:
             self.position = match.end()
             return self.number(match[0], start)
-        if self.at("@"):
+        if character == "@":
             self.position += 1
             return _String(self.word("a symbol"))
         word = self.word("an attribute value")
@@ -515,7 +517,7 @@ class _Parser:
             raise self.error("number", "this number is too long", start, self.position)
         if text.startswith("0x"):
             return Bits(int(text, 16))
-        if re.fullmatch(r"-?\d+", text):
+        if _INTEGER.fullmatch(text):
             return int(text)
         return float(text)
 
