@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -56,24 +57,30 @@ def doubled_exponentials(x, y, tile: ct.Constant[int]):
 
 
 @reftile.kernel
-def to_f16(x, y, tile: ct.Constant[int]):
+def to_e4m3(x, y, tile: ct.Constant[int]):
     i = ct.bid(0)
-    ct.store(y, (i,), ct.astype(ct.load(x, (i,), (tile,)), ct.float16))
+    ct.store(y, (i,), ct.astype(ct.load(x, (i,), (tile,)), ct.float8_e4m3fn))
+
+
+@reftile.kernel
+def to_e5m2(x, y, tile: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(y, (i,), ct.astype(ct.load(x, (i,), (tile,)), ct.float8_e5m2))
 
 
 def work(name: str) -> float:
     """Run a kernel by name, see that it is right, and return the seconds that compiling took."""
     x = np.linspace(-3, 3, 64, dtype=np.float32)
-    kernel = globals()[name]
-    y = np.zeros(64, np.float16 if name == "to_f16" else np.float32)
-    found = kernel.specialise(x, y, 16)
-    seconds = launch_cpu(found.kernel, (4,), found.values).compiled_seconds
     wanted = {
         "exponentials": np.exp(x),
         "doubled_exponentials": 2 * np.exp(x),
-        "to_f16": x.astype(np.float16),
-    }
-    assert np.allclose(y, wanted[name], rtol=1e-5, atol=0), name
+        "to_e4m3": x.astype(ml_dtypes.float8_e4m3fn),
+        "to_e5m2": x.astype(ml_dtypes.float8_e5m2),
+    }[name]
+    y = np.zeros_like(wanted)
+    found = globals()[name].specialise(x, y, 16)
+    seconds = launch_cpu(found.kernel, (4,), found.values).compiled_seconds
+    assert np.allclose(y.astype(np.float32), wanted.astype(np.float32), rtol=1e-5, atol=0), name
     return seconds
 
 
@@ -251,8 +258,8 @@ def test_what_another_wrote_is_not_loaded(
 
 
 def test_processes_that_compile_different_kernels_at_once_keep_all(tmp_path: Path) -> None:
-    """Their functions have signatures of their own, and are written at once."""
-    wishes = ["exponentials to_f16", "to_f16 doubled_exponentials", "doubled_exponentials"]
+    """Two of them call the same functions, with other signatures."""
+    wishes = ["to_e4m3 exponentials", "to_e5m2 exponentials", "doubled_exponentials"]
     running = [start(tmp_path) for _ in wishes]
     for process, wish in zip(running, wishes, strict=True):
         assert process.stdin is not None
@@ -260,7 +267,7 @@ def test_processes_that_compile_different_kernels_at_once_keep_all(tmp_path: Pat
         process.stdin.flush()
     for process, wish in zip(running, wishes, strict=True):
         assert counts(process, "")[0] <= len(wish.split())
-    assert counts(start(tmp_path), "exponentials to_f16 doubled_exponentials") == (0, 0)
+    assert counts(start(tmp_path), "to_e4m3 to_e5m2 exponentials doubled_exponentials") == (0, 0)
     assert all(f.name.endswith(".entry") for f in (tmp_path / "cpu").iterdir())
 
 
