@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from reftile.cli.inputs import bad
 from reftile.cli.output import Output
-from reftile.rt.cache import Cache
+from reftile.rt.cache import all_caches, default_folder
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,40 +19,43 @@ def run(output: Output, action: str) -> None:
     """Say what is there, or remove it."""
     if action not in ACTIONS:
         raise bad(f"`cache` does not know `{action}`", f"one of {', '.join(ACTIONS)}")
-    cache = Cache()
+    folder = default_folder()
     if action == "path":
-        output.result({"path": str(cache.folder)}, lambda console: print(cache.folder))
+        output.result({"path": str(folder)}, lambda console: print(folder))
     elif action == "clear":
-        removed = cache.clear()
-        data: dict[str, object] = {"path": str(cache.folder), "removed": removed}
+        removed = sum(cache.clear() for cache in all_caches())
+        data: dict[str, object] = {"path": str(folder), "removed": removed}
         output.result(data, lambda console: console.print(f"{removed} entries removed"))
     elif action == "list":
-        _list(output, cache)
+        _list(output)
     else:
-        _info(output, cache)
+        _info(output)
 
 
-def _info(output: Output, cache: Cache) -> None:
-    entries = cache.entries()
-    total = sum(entry.bytes for entry in entries)
+def _info(output: Output) -> None:
+    folder, caches = default_folder(), all_caches()
+    entries = [entry for cache in caches for entry in cache.entries()]
+    total, limit = sum(entry.bytes for entry in entries), caches[0].limit_bytes
     data: dict[str, object] = {
-        "path": str(cache.folder),
+        "path": str(folder),
         "entries": len(entries),
         "bytes": total,
-        "limit_bytes": cache.limit_bytes,
+        "limit_bytes": limit,
     }
 
     def render(console: Console) -> None:
-        console.print(f"{cache.folder} (REFTILE_CACHE names another folder)", markup=False)
-        console.print(f"{len(entries)} entries, {total} of at most {cache.limit_bytes} bytes")
+        console.print(f"{folder} (REFTILE_CACHE names another folder)", markup=False)
+        text = f"{len(entries)} entries, {total} bytes (at most {limit} for GPUs, and for CPUs)"
+        console.print(text)
 
     output.result(data, render)
 
 
-def _list(output: Output, cache: Cache) -> None:
+def _list(output: Output) -> None:
     """Entries, the most recently used first; looking does not count as use."""
     rows: list[dict[str, object]] = []
-    for stored in reversed(cache.entries()):
+    found = [(stored, cache) for cache in all_caches() for stored in cache.entries()]
+    for stored, cache in sorted(found, key=lambda pair: pair[0].used, reverse=True):
         about = cache.peek(stored.key)
         rows.append(
             {

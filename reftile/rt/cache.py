@@ -20,6 +20,8 @@ from time import time
 from typing import Any, cast
 
 DEFAULT_LIMIT_BYTES = 1 << 30
+CPU_FOLDER = "cpu"
+"""Where code for CPUs is kept, in the folder of the cache."""
 SUFFIX = ".entry"
 _SCRATCH = ".new-"
 _SCRATCH_SECONDS = 3600.0
@@ -152,6 +154,11 @@ class Cache:
                 self.place(entry.key).unlink()
                 removed += 1
         return removed
+
+
+def all_caches() -> tuple[Cache, Cache]:
+    """That of code for GPUs, and that of code for CPUs; the limit is of each."""
+    return Cache(), Cache(default_folder() / CPU_FOLDER)
 
 
 def _is_left_behind(item: os.DirEntry[str]) -> bool:

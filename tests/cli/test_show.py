@@ -18,6 +18,7 @@ from reftile.ir.parse import parse
 from reftile.ir.verify import verify
 from reftile.lower.ptx.assemble import find_ptxas
 from reftile.rt.cache import Cache
+from reftile.rt.cpu.code import CodeCache
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "pipe"
 GEMM80, GEMM90 = str(EXAMPLES / "gemm_sm80.tile"), str(EXAMPLES / "gemm_sm90.tile")
@@ -215,7 +216,14 @@ def test_the_cache_is_listed_and_cleared(
     assert info["bytes"] == Cache(tmp_path).place("a" * 40).stat().st_size
     (entry,) = asked("list")["entries"]
     assert (entry["kernel"], entry["kind"], entry["key"]) == ("gemm", "ptx", "a" * 40)
+    CodeCache().keep("b" * 40, b"more code", "kernel", "softmax")
+    assert asked("info")["entries"] == 2
+    assert {e["kernel"]: e["target"] for e in asked("list")["entries"]} == {
+        "gemm": "?",
+        "softmax": "cpu",
+    }
     assert execute(["cache", "list"]) == 0
-    assert "gemm" in capsys.readouterr().out
-    assert asked("clear")["removed"] == 1
+    shown = capsys.readouterr().out
+    assert "gemm" in shown and "softmax" in shown
+    assert asked("clear")["removed"] == 2
     assert asked("info")["entries"] == 0

@@ -21,7 +21,7 @@ from typing import Any
 
 from reftile.lower.cpu import emit
 from reftile.lower.cpu.emit import Program
-from reftile.rt.cache import Cache, default_folder, key_of
+from reftile.rt.cache import CPU_FOLDER, Cache, default_folder, key_of
 from reftile.rt.cpu.progress import ProgressLine
 
 _SYMBOL = "reftile_cpu_kernel"
@@ -54,7 +54,7 @@ class CodeCache(Cache):
     stored = 0
 
     def __init__(self) -> None:
-        super().__init__(default_folder() / "cpu")
+        super().__init__(default_folder() / CPU_FOLDER)
 
     def code_of(self, key: str) -> bytes | None:
         """What was kept under a key, or None."""
