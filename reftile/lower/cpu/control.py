@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from reftile.ir.attributes import Dense
 from reftile.ir.core import Block, Op, Value
 from reftile.ir.types import PointerType, TileType
 from reftile.lower.cpu.builder import Builder, Frame
@@ -17,6 +18,8 @@ from reftile.lower.cpu.nests import Nest
 from reftile.lower.cpu.tiles import Buffer, Held, Literal_, Root, Tile, kind_of
 from reftile.lower.cpu.views import absolute
 
+FEW_TURNS = 1024
+"""A counted loop of fewer turns ends soon: it does not ask whether the launch is to stop."""
 LOOKS = 32
 """How often a block looks for what it waits for before its thread lets others run; a power of two.
 """
@@ -246,6 +249,10 @@ class Control:
         b.loop_depth += 1
         self.loops.append((carried, None))
         with b.indented():
+            if (turns_of(op) or FEW_TURNS) >= FEW_TURNS:
+                b.line("if stopped(params):")
+                with b.indented():
+                    b.leave()
             type = body.arguments[0].type
             assert isinstance(type, TileType)
             number = f"addi({lower}, muli({counter}, {step}))" if turns else counter
@@ -306,6 +313,23 @@ class Control:
         places.roots = [self.b.roots.get(a) for a in arguments]
         places.assign(initial)
         return places
+
+
+def turns_of(op: Op) -> int | None:
+    """How often a `for` turns, if its limits are literals."""
+    if op.name != "for":
+        return None
+    numbers: list[int] = []
+    for value in op.operands[:3]:
+        made = value.owner.attributes.get("value") if isinstance(value.owner, Op) else None
+        if not isinstance(made, Dense):
+            return None
+        number = int(made.values().reshape(-1)[0])
+        numbers.append(
+            number % (1 << made.dtype.bits) if op.attributes.get("unsigned_cmp") else number
+        )
+    lower, upper, step = numbers
+    return max(0, -((lower - upper) // step)) if step > 0 else 0
 
 
 def _turns(b: Builder, limits: tuple[str, str, str], unsigned: bool) -> str:

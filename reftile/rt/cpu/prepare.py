@@ -11,10 +11,11 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reftile.ir.core import Kernel
+from reftile.ir.core import Block, Kernel
 from reftile.ir.diagnostics import fail
 from reftile.ir.types import TileType
 from reftile.ir.verify import verify_unless_known
+from reftile.lower.cpu.control import turns_of
 from reftile.lower.cpu.emit import Program, generate
 from reftile.rt.cpu.blas import blas_address
 from reftile.rt.cpu.code import Code, load_code
@@ -23,7 +24,7 @@ from reftile.rt.cpu.memory import aligned_bytes
 LONG_WORK = 1 << 24
 """Elements, in all blocks, from which on a launch may take longer than one waits for Ctrl-C."""
 _TURNS = 64
-"""How often a counted loop is taken to run."""
+"""How often a loop is taken to run of which the kernel does not say it."""
 _lock = threading.RLock()
 """One kernel is compiled at a time."""
 
@@ -38,14 +39,15 @@ if hasattr(os, "register_at_fork"):
 class Prepared:
     """A kernel that is ready to run.
 
-    elements: of its largest tile. work: elements of a block, as far as it is known; of a kernel
-    with a loop until something happens, without end. constants: the memory they lie in.
+    elements: of its largest tile. work: elements of a block, as far as it is known.
+    is_open_ended: only the arguments say how often a loop turns. constants: the memory they lie in.
     """
 
     program: Program
     code: Code
     elements: int
     work: int
+    is_open_ended: bool
     constants: NDArray[np.uint8] | None
 
 
@@ -82,9 +84,20 @@ def _prepare(kernel: Kernel, groups: tuple[int, ...]) -> Prepared:
         for result in op.results:
             if isinstance(result.type, TileType):
                 elements = max(elements, result.type.size)
-    names = {op.name for op in kernel.walk()}
-    work = LONG_WORK if "loop" in names else elements * (_TURNS if "for" in names else 1)
-    return Prepared(program, code, elements, work, _constants(program.constants))
+    open_ended = any(
+        op.name == "loop" or (op.name == "for" and turns_of(op) is None) for op in kernel.walk()
+    )
+    work = elements * _turns(kernel.body.block)
+    return Prepared(program, code, elements, work, open_ended, _constants(program.constants))
+
+
+def _turns(block: Block) -> int:
+    """How often the operation inside most loops is about done."""
+    found = [1]
+    for op in block.ops:
+        turns = (turns_of(op) or _TURNS) if op.name in ("for", "loop") else 1
+        found += [turns * _turns(region.block) for region in op.regions]
+    return max(found)
 
 
 def _constants(data: bytes) -> NDArray[np.uint8] | None:

@@ -7,9 +7,10 @@ none is left.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 
 import numpy as np
@@ -90,40 +91,76 @@ def run_blocks(
         ReftileError: rule `cpu.no_progress`: blocks waited for each other, and none ended.
     """
     function, size = prepared.code.function, prepared.program.scratch_bytes
-    address = int(parameters.__array_interface__["data"][0])
-    # A thread that runs compiled code does not hear Ctrl-C; one that waits for others does.
-    is_long = blocks * prepared.work >= LONG_WORK
-    if count == 1 and not prepared.program.waits and not is_long:
-        function(address, scratch_address(size))
-        return
 
     def work(number: int) -> None:
+        # Whoever gives up waiting leaves the parameters to those that still run.
+        address = int(parameters.__array_interface__["data"][0])
         with _stay(number if pinned else None):
             function(address, scratch_address(size))
 
-    pool = _pool(count if not prepared.program.waits else MOST_WAITING)
-    futures: list[Future[None]] = [pool.submit(work, n) for n in range(1, count)]
-    try:
+    # A thread that runs compiled code does not hear Ctrl-C; one that waits for others does.
+    is_long = prepared.is_open_ended or blocks * prepared.work >= LONG_WORK
+    if count == 1 and not prepared.program.waits and not is_long:
+        work(0)
+        return
+    futures: list[Future[None]] = []
+    with ExitStack() as stack:
         if prepared.program.waits:
-            futures.append(pool.submit(work, 0))
-            _watch(kernel, futures, parameters)
-        elif is_long:
-            futures.append(pool.submit(work, 0))
-            for future in futures:
-                future.result()
-        else:
-            work(0)
-            for future in futures:
-                # A thread that has not begun by now has nothing left to do.
-                if not future.cancel():
+            stack.enter_context(_seats.taken(count))
+        pool = _pool(count if not prepared.program.waits else MOST_WAITING)
+        try:
+            futures += [pool.submit(work, n) for n in range(1, count)]
+            if prepared.program.waits:
+                futures.append(pool.submit(work, 0))
+                _watch(kernel, futures, parameters)
+            elif is_long:
+                futures.append(pool.submit(work, 0))
+                for future in futures:
                     future.result()
-    except BaseException:
-        if parameters[STOP_SLOT] == 0:
-            parameters[STOP_SLOT] = -1
-        for future in futures:
-            if not future.cancel():
-                future.exception()
-        raise
+            else:
+                work(0)
+                for future in futures:
+                    # A thread that has not begun by now has nothing left to do.
+                    if not future.cancel():
+                        future.result()
+        except BaseException:
+            if parameters[STOP_SLOT] == 0:
+                parameters[STOP_SLOT] = -1
+            for future in futures:
+                if not future.cancel():
+                    future.exception()
+            raise
+
+
+class _Seats:
+    """The threads for blocks that wait for each other, which must all have one at once.
+
+    Launches at the same time that got a part of what they need would wait for each other for ever.
+    """
+
+    def __init__(self) -> None:
+        self.free_all()
+
+    def free_all(self) -> None:
+        """Take none as taken."""
+        self.changed = threading.Condition()
+        self.free = MOST_WAITING
+
+    @contextmanager
+    def taken(self, count: int) -> Generator[None]:
+        """Wait until `count` threads are free, and keep them while it is in here."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.free >= count)
+            self.free -= count
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.free += count
+                self.changed.notify_all()
+
+
+_seats = _Seats()
 
 
 @contextmanager
@@ -165,3 +202,4 @@ def _pool(count: int) -> ThreadPoolExecutor:
 if hasattr(os, "register_at_fork"):
     # The threads of a pool do not live on in a forked process.
     os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=_seats.free_all)

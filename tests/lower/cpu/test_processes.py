@@ -49,6 +49,33 @@ except KeyboardInterrupt:
 sys.exit("it ended by itself")
 """
 
+ONE_BLOCK = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from test_processes import turn
+from reftile.rt.cpu import launch_cpu
+x = np.ones(64, np.float32)
+found = turn.specialise(x, 3)
+launch_cpu(found.kernel, (1,), found.values)
+print("begun", flush=True)
+try:
+    launch_cpu(found.kernel, (1,), turn.specialise(x, (1 << 31) - 1).values)
+except KeyboardInterrupt:
+    launch_cpu(found.kernel, (1,), found.values)
+    print("interrupted", flush=True)
+    sys.exit(0)
+sys.exit("it ended by itself")
+"""
+
+
+@reftile.kernel
+def turn(x, turns):
+    t = ct.load(x, (0,), (64,))
+    for _ in range(turns):
+        t = ct.exp(t) - 1.0
+    ct.store(x, (0,), t)
+
 
 @reftile.kernel
 def spin(x, tile: ct.Constant[int]):
@@ -103,9 +130,9 @@ def test_a_cache_that_cannot_be_written_to_only_costs_time(tmp_path: Path) -> No
         assert seconds_of(start(ADD, tmp_path / "file", HERE)) > 0
 
 
-@pytest.mark.parametrize("threads", ["1", "2"])
-def test_a_long_launch_hears_ctrl_c(tmp_path: Path, threads: str) -> None:
-    process = start(LONG, tmp_path, HERE, threads)
+@pytest.mark.parametrize(("program", "threads"), [(LONG, "1"), (LONG, "2"), (ONE_BLOCK, "1")])
+def test_a_long_launch_hears_ctrl_c(tmp_path: Path, program: str, threads: str) -> None:
+    process = start(program, tmp_path, HERE, threads)
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
     time.sleep(0.5)
