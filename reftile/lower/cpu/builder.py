@@ -68,6 +68,8 @@ class Builder:
         self.constants = bytearray()
         self.lines: list[str] = []
         self.constants_of_launch: dict[str, str] = {}
+        self.lasting: list[str] = []
+        self.most_shared = 0
         self.depth = 0
         self.accessors: dict[tuple[object, ...], str] = {}
         self.env: dict[Value, object] = {}
@@ -149,6 +151,15 @@ class Builder:
             found = self.constants_of_launch[text] = self.name("n")
         return found
 
+    def share(self, most: int) -> None:
+        """Note that neighbours along x share products, up to so many."""
+        self.most_shared = min(self.most_shared or most, most)
+
+    def lasting_variable(self) -> str:
+        """A position that one block leaves for the next of its thread; 0 at first."""
+        self.lasting.append(self.name("n"))
+        return self.lasting[-1]
+
     # Scratch memory
 
     def slot(self, size_bytes: int) -> Slot:
@@ -159,6 +170,11 @@ class Builder:
             found = min(fitting, key=lambda s: s.size)
             self.free.remove(found)
             return found
+        return self.lasting_slot(size)
+
+    def lasting_slot(self, size_bytes: int) -> Slot:
+        """Scratch memory that no other tile had, and that none gets while nobody frees it."""
+        size = -(-size_bytes // _ALIGN) * _ALIGN
         found = Slot(self.name("s"), self.scope(), self.scratch_bytes, size)
         self.scratch_bytes += size
         self.slots.append(found)
@@ -488,7 +504,7 @@ class Builder:
             elif inner.definition.effects in ("read", "write"):
                 strong = inner.attributes.get("ordering") != "weak"
                 if strong or inner.definition.effects == "write":
-                    self.settle(None if strong else self.root_of(_target(inner)))
+                    self.settle(None if strong else self.root_of(target_of(inner)))
         inside: set[Value] = set()
         used: dict[Value, None] = {}
         for region in op.regions:
@@ -518,7 +534,7 @@ class Builder:
         return None
 
 
-def _target(op: Op) -> Value:
+def target_of(op: Op) -> Value:
     """The view or the pointers that a store writes through."""
     return op.operands[1] if op.name == "store_view_tko" else op.operands[0]
 

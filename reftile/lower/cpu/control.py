@@ -234,7 +234,7 @@ class Control:
         if product is None or buffer is None:
             self._count(op, carried, limits, turns)
         else:
-            whole = write_product(b, product, buffer, limits)
+            whole = write_product(b, op, product, buffer, limits)
             b.line(f"if noti({whole}):")
             with b.indented():
                 self._count(op, carried, limits, turns)

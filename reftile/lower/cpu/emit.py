@@ -35,11 +35,11 @@ from reftile.lower.cpu.nests import Nest
 from reftile.lower.cpu.tiles import Buffer, Literal_, Root, kind_of
 from reftile.lower.cpu.views import TensorView
 
-FIRST_ARGUMENT = 13
+FIRST_ARGUMENT = 14
 """Slots of the parameters in front of the arguments: the extents of the grid, the number of blocks,
 blocks in a chunk, the next block, the fault that stopped the launch, the addresses of sgemm, dgemm,
-sched_yield and the constants, whether more is written than the caches hold, and the address of what
-prints."""
+sched_yield and the constants, whether more is written than the caches hold, the address of what
+prints, and how many neighbours share a product."""
 
 
 SCRATCH_ALIGNMENT = 4096
@@ -71,7 +71,8 @@ class Program:
     scratch_bytes: of each thread. constants: their bytes. faults: by number, from 1.
     waits: a block may wait for another. globals: symbols, in the order of their slots, which follow
     those of the arguments. uses_blas: it calls sgemm or dgemm. written: groups of arrays that it
-    writes to. prints: what prints, by number from 0.
+    writes to. prints: what prints, by number from 0. most_shared: how many blocks, one behind the
+    other along x, may share a product; 0 if none do.
     """
 
     source: str
@@ -83,6 +84,7 @@ class Program:
     uses_blas: bool
     written: frozenset[int]
     prints: tuple[Printed, ...]
+    most_shared: int
 
 
 def generate(kernel: Kernel, groups: tuple[int, ...] = (), blas: bool = True) -> Program:
@@ -333,6 +335,8 @@ class _Generator:
             "blas_dgemm = get(params, 8)",
             "constants = pointer(get(params, 10))",
             "streams = ine(get(params, 11), 0)",
+            "run = get(params, 13)",
+            *(f"{name} = i64(0)" for name in b.lasting),
             "nowhere = pointer(0)",
             *self.head,
             *(f"{name} = {text}" for text, name in b.constants_of_launch.items()),
@@ -370,9 +374,10 @@ class _Generator:
             tuple(Fault(op, rule) for op, rule in b.faults),
             b.waits,
             tuple(self.globals),
-            any(f"{k}gemm(" in line for line in b.lines for k in "sd"),
+            any(f"blas_{k}gemm" in line for line in b.lines for k in "sd"),
             frozenset(b.written),
             tuple(_printed(op, buffers) for op, buffers in b.prints),
+            b.most_shared,
         )
 
 

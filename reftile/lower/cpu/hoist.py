@@ -3,8 +3,9 @@
     for s in range(lower, upper): acc = mma(load(a, (i, s)), load(b, (s, j)), acc)
 
 adds the product of a row of tiles and a column of tiles. If they lie inside their arrays, but for a
-last step that zeros pad, one call of BLAS does it, which packs its operands once. Otherwise, and
-wherever something else happens in the loop, the loop stays.
+last step that zeros pad, one call of BLAS does it, which packs its operands once, for several
+blocks if it can (`neighbours.py`). Otherwise, and wherever something else happens in the loop, the
+loop stays.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from reftile.ir.core import Block, Op, Value
 from reftile.ir.dtypes import F32, F64
 from reftile.ir.types import TokenType
 from reftile.lower.cpu.builder import Builder
+from reftile.lower.cpu.neighbours import Call, axis_of_neighbours, write_shared
 from reftile.lower.cpu.tiles import Buffer, size_of
 from reftile.lower.cpu.views import TileView, constant_of
 
@@ -25,7 +27,8 @@ from reftile.lower.cpu.views import TileView, constant_of
 class Product:
     """What a loop multiplies.
 
-    place: of the accumulator among what is carried. row, column: the indices that stay.
+    place: of the accumulator among what is carried. row, column: the indices that stay. views: the
+    values of both views.
     """
 
     lhs: TileView
@@ -33,6 +36,7 @@ class Product:
     row: Value
     column: Value
     place: int
+    views: tuple[Value, Value]
 
 
 def find_product(b: Builder, op: Op) -> Product | None:
@@ -64,7 +68,7 @@ def find_product(b: Builder, op: Op) -> Product | None:
         return None
     if body.arguments[1 + place] is not product.operands[2]:
         return None
-    return Product(left, right, row, column, place)
+    return Product(left, right, row, column, place, (lhs.operands[0], rhs.operands[0]))
 
 
 def _only_change(body: Block, end: Op) -> int | None:
@@ -95,7 +99,7 @@ def _fits(view: object, product: Op) -> bool:
     )
 
 
-def write_product(b: Builder, found: Product, buffer: Buffer, limits: Sequence[str]) -> str:
+def write_product(b: Builder, op: Op, found: Product, buffer: Buffer, limits: Sequence[str]) -> str:
     """Write the call behind its condition, whose name is given: the loop is for when it is false.
 
     limits: the names of the first and the last number of the counter, and of its step.
@@ -124,20 +128,31 @@ def write_product(b: Builder, found: Product, buffer: Buffer, limits: Sequence[s
     if left.type.padding != "zero" or right.type.padding != "zero":
         conditions.append(f"{last} <= {left.extents[1]}")
     whole = b.scalar(" and ".join(conditions), "whole")
-    kind = buffer.kind
-    size = size_of(kind)
-    function = "sgemm" if kind == "f32" else "dgemm"
+    size = size_of(buffer.kind)
+    indices, roots = (found.row, found.column), (left.tensor.root, right.tensor.root)
+    axis = axis_of_neighbours(b, op, indices, (*op.operands[:3], *found.views), roots)
     b.line(f"if {whole}:")
     with b.indented():
         count = b.scalar(f"smin({last}, i64({left.extents[1]})) - {first}", "n")
         start_a = f"{left.tensor.start} + ({i} * {m} * {left.strides[0]} + {first}) * {size}"
         start_b = f"{right.tensor.start} + ({first} * {right.strides[0]} + {j} * {n}) * {size}"
-        a = b.scalar(f"address_of({left.tensor.base}) + {start_a}", "p")
-        c = b.scalar(f"address_of({right.tensor.base}) + {start_b}", "p")
-        out = b.scalar(f"address_of({buffer.base})", "p")
-        leads = f"{a}, i64({left.strides[0]}), {c}, i64({right.strides[0]}), {out}, i64({n})"
-        b.line(f"{function}(blas_{function}, False, False, i64({m}), i64({n}), {count}, {leads})")
+        call = Call(
+            b.scalar(f"address_of({left.tensor.base}) + {start_a}", "p"),
+            b.scalar(f"address_of({right.tensor.base}) + {start_b}", "p"),
+            (left.strides[0], right.strides[0]),
+            (m, n, count),
+            (_room(left.extents[0], i, m), _room(right.extents[1], j, n)),
+        )
+        if axis is None:
+            b.line(call.alone(buffer.kind, f"address_of({buffer.base})"))
+        else:
+            write_shared(b, axis, call, buffer)
     return whole
+
+
+def _room(extent: str, index: str, size: int) -> str:
+    """How many whole tiles there are from an index on."""
+    return f"udiv_by(i64({extent}), i64({size})) - {index}"
 
 
 def _wide(b: Builder, value: Value) -> str:

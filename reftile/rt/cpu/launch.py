@@ -27,7 +27,7 @@ from reftile.rt.cpu.arguments import Array, bad_argument, load_globals, overlaps
 from reftile.rt.cpu.blas import blas_address, one_blas_thread
 from reftile.rt.cpu.prepare import Prepared, prepare
 from reftile.rt.cpu.printing import Printer
-from reftile.rt.cpu.threads import STOP_SLOT, run_blocks, share_blocks
+from reftile.rt.cpu.threads import STOP_SLOT, blocks_in_run, run_blocks, share_blocks
 
 STREAM_BYTES = 64 << 20
 """From this size of all arrays on rows are written past the caches."""
@@ -82,11 +82,12 @@ def launch_cpu(
     prepared, seconds = prepare(kernel, groups)
     _check_writeable(kernel, prepared, arrays, groups)
     kept = load_globals(module, prepared.program.globals, numbers)
-    count, chunk = share_blocks(kernel, prepared, blocks, threads)
+    run = blocks_in_run(prepared.program.most_shared, x, blocks)
+    count, chunk = share_blocks(kernel, prepared, blocks, threads, run)
     prints = prepared.program.prints
     printer = Printer(prints) if prints else None
     streams = sum(array.end - array.first for array in arrays) >= STREAM_BYTES
-    head = _head(prepared, (x, y, z), chunk, streams, printer)
+    head = _head(prepared, (x, y, z), chunk, streams, printer, run)
     parameters = np.array([*head, *numbers], np.int64)
     with one_blas_thread() if prepared.program.uses_blas else nullcontext():
         run_blocks(kernel, prepared, parameters, count, blocks, pinned)
@@ -130,6 +131,7 @@ def _head(
     chunk: int,
     streams: bool,
     printer: Printer | None,
+    run: int,
 ) -> tuple[int, ...]:
     """The slots in front of the arguments (`reftile.lower.cpu.emit.FIRST_ARGUMENT`)."""
     x, y, z = grid
@@ -149,6 +151,7 @@ def _head(
         constants.ctypes.data if constants is not None else 0,
         streams,
         printer.address if printer else 0,
+        run,
     )
 
 

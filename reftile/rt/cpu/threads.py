@@ -29,6 +29,7 @@ STOP_SLOT = 6
 """The slot of the parameters that stops a launch: the number of a fault, or -1 of the host."""
 _CHUNKS_PER_THREAD = 8
 _SMALL_WORK = 1 << 15
+_RUNS_PER_PROCESSOR = 4
 
 
 def thread_count() -> int:
@@ -46,10 +47,22 @@ def thread_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def blocks_in_run(most: int, along_x: int, blocks: int) -> int:
+    """How many blocks, one behind the other along x, share a product: a power of two.
+
+    It depends on the machine and the grid alone, and not on the number of threads, so that results
+    do not either: BLAS may add in another order for other shapes. most: what the kernel allows.
+    """
+    run, runs = 1, _RUNS_PER_PROCESSOR * (os.cpu_count() or 1)
+    while 2 * run <= most and along_x % (2 * run) == 0 and blocks >= 2 * run * runs:
+        run *= 2
+    return run
+
+
 def share_blocks(
-    kernel: Kernel, prepared: Prepared, blocks: int, threads: int | None
+    kernel: Kernel, prepared: Prepared, blocks: int, threads: int | None, run: int = 1
 ) -> tuple[int, int]:
-    """On how many threads blocks run, and how many a thread takes at once.
+    """On how many threads blocks run, and how many a thread takes at once: whole runs.
 
     Raises:
         ReftileError: rule `cpu.co_resident`: blocks wait for each other, and there are too many;
@@ -67,11 +80,12 @@ def share_blocks(
             raise ReftileError(Diagnosis("cpu.co_resident", message, kernel.span, hint))
         return blocks, 1
     if threads is None and blocks * prepared.elements <= _SMALL_WORK:
-        return 1, 1
+        return 1, run
     count = 1 if blocks == 1 else min(threads or thread_count(), blocks)
     # Between chunks a thread sees that it is to stop.
     most = max(1, LONG_WORK // prepared.work)
-    return count, max(1, min(blocks // (count * _CHUNKS_PER_THREAD), most))
+    chunk = max(1, min(blocks // (count * _CHUNKS_PER_THREAD), most))
+    return count, -(-chunk // run) * run
 
 
 def run_blocks(

@@ -84,7 +84,7 @@ def test_products_are_added_to_where_the_accumulator_lies() -> None:
     a = np.zeros((64, 64), np.float32)
     source = source_of(matmul, a, a.copy(), a.copy(), 32, 32, 16)
     places = source.count("= pointer(scratch")
-    assert places == 3, "the accumulator, and padded copies of both operands"
+    assert places == 4, "the accumulator, padded copies of both operands, products of neighbours"
 
 
 def test_a_loop_that_is_a_product_is_one_call() -> None:

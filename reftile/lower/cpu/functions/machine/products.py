@@ -16,8 +16,8 @@ from numba.extending import intrinsic
 from reftile.lower.cpu.functions.machine.instructions import BYTE, LLVM
 
 
-def gemm(kind: str) -> Any:
-    """`gemm(function, ta, tb, m, n, k, a, lda, b, ldb, c, ldc)`: c += a @ b, rows contiguous.
+def gemm(kind: str, beta: float) -> Any:
+    """`gemm(function, ta, tb, m, n, k, a, lda, b, ldb, c, ldc)`: c = a @ b + beta c, by rows.
 
     function: the address of BLAS's sgemm or dgemm, which reads columns first: operands are
     exchanged. ta, tb: whether an operand is given with its columns contiguous. a, b, c: addresses.
@@ -44,9 +44,10 @@ def gemm(kind: str) -> Any:
             def place(value: Any) -> Any:
                 return builder.inttoptr(value, BYTE.as_pointer())
 
-            one = by_reference(ir.Constant(number, 1.0))
-            passed = [letter(tb), letter(ta), size(n), size(m), size(k), one]
-            passed += [place(b), size(ldb), place(a), size(lda), one, place(c), size(ldc)]
+            alpha = by_reference(ir.Constant(number, 1.0))
+            factor = by_reference(ir.Constant(number, beta))
+            passed = [letter(tb), letter(ta), size(n), size(m), size(k), alpha]
+            passed += [place(b), size(ldb), place(a), size(lda), factor, place(c), size(ldc)]
             kind = ir.FunctionType(ir.VoidType(), [BYTE.as_pointer()] * len(passed))
             builder.call(builder.inttoptr(function, kind.as_pointer()), passed)
             return context.get_dummy_value()
@@ -57,4 +58,5 @@ def gemm(kind: str) -> Any:
     return call
 
 
-sgemm, dgemm = gemm("f32"), gemm("f64")
+sgemm, dgemm = gemm("f32", 1.0), gemm("f64", 1.0)
+sgemm_anew, dgemm_anew = gemm("f32", 0.0), gemm("f64", 0.0)
