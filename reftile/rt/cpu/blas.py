@@ -7,16 +7,16 @@ import os
 import threading
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 
 @cache
 def blas_address(name: str) -> int:
-    """The address of a function of the BLAS that scipy brings, or 0 without scipy."""
-    if find_spec("scipy") is None:
+    """The address of a function of the BLAS that scipy brings, or 0 without a scipy that works."""
+    try:
+        module: Any = import_module("scipy.linalg.cython_blas")
+    except ImportError:
         return 0
-    module: Any = import_module("scipy.linalg.cython_blas")
     capsule = module.__pyx_capi__[name]
     api: Any = ctypes.pythonapi
     api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = (

@@ -74,11 +74,16 @@ def prepare(kernel: Kernel, groups: tuple[int, ...]) -> tuple[Prepared, float]:
 
 def _prepare(kernel: Kernel, groups: tuple[int, ...]) -> Prepared:
     verify_unless_known(kernel)
-    if find_spec("numba") is None:
+    try:
+        if find_spec("numba") is None:
+            raise ModuleNotFoundError("it is not installed")
+        program = generate(kernel, groups, blas=blas_address("sgemm") != 0)
+        code = load_code(program, kernel.name)
+    except ImportError as error:
+        # numba refuses to be imported beside a NumPy that it does not know, too.
+        message = f"the CPU backend needs numba: {error}"
         hint = "pip install numba, or use backend='interp'"
-        raise fail("cpu.missing", "the CPU backend needs numba, which is not installed", hint=hint)
-    program = generate(kernel, groups, blas=blas_address("sgemm") != 0)
-    code = load_code(program, kernel.name)
+        raise fail("cpu.missing", message, hint=hint) from None
     elements = 1
     for op in kernel.walk():
         for result in op.results:
