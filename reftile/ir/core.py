@@ -73,7 +73,7 @@ class Op:
         names: tuple[str, ...] = (),
     ) -> None:
         self.arguments = arguments
-        self._flat: tuple[Value, ...] = ()
+        self._flat: tuple[Value, ...]
         self._flat_of: object = None
         self.attributes: dict[str, Attribute] = attributes if attributes is not None else {}
         self.regions = regions

@@ -151,8 +151,8 @@ class _Checker:
                 f"found in a {self.level} kernel",
                 op,
             )
-        is_right = not op.regions and _is_known_right(op)
-        for result in () if is_right else op.results:
+        names = _names_if_right(op)
+        for result in () if names is not None else op.results:
             if _is_too_large(result.type):
                 assert isinstance(result.type, TileType)
                 self.report(
@@ -163,16 +163,20 @@ class _Checker:
                 )
         if definition.targets and self.target:
             self.check_target(op)
-        if is_right:
-            return
+        if names is None:
+            names = self.check_form(op)
+        if op.regions or op.definition.regions:
+            self.check_regions(op, visible, names)
+
+    def check_form(self, op: Op) -> Names | None:
+        """Check an operation against its record; return what its names stand for if it fits."""
         try:
             names = bind_operation(op)
         except Mismatch as error:
             self.report(f"{op.name}.{error.rule}", f"{error.message} (`{op.name}`)", op, error.hint)
-            names = None
-        if names is not None:
-            self.check_rules(op, names)
-        self.check_regions(op, visible, names)
+            return None
+        self.check_rules(op, names)
+        return names
 
     def report_undefined(self, op: Op, visible: set[Value]) -> None:
         for operand in op.operands:
@@ -279,10 +283,12 @@ class _Checker:
             outer_region = _region_of(target)  # type: ignore[arg-type]
             current = parent.definition.regions[parent.regions.index(outer_region)]
             allowed, target = list(current.endings), parent
-            try:
-                inside = bind_operation(parent)
-            except Mismatch:
-                return
+            inside = _names_if_right(parent)
+            if inside is None:
+                try:
+                    inside = bind_operation(parent)
+                except Mismatch:
+                    return
         if inside is None:
             return
         ending = next(e for e in allowed if e.op == last.name)
@@ -345,16 +351,16 @@ def bind_operation(op: Op) -> Names:
     return names
 
 
-def _is_known_right(op: Op) -> bool:
-    """True if an operation without regions surely fits its record and breaks no rule of it.
+def _names_if_right(op: Op) -> Names | None:
+    """What the names of an operation's record stand for, if it surely fits and breaks no rule.
 
-    Its class, its types and its attributes alone decide that, and kernels are made of few such
-    forms; so answers are kept. False too where nothing is kept, because an attribute is large or a
-    dictionary.
+    Its class, its types, its attributes and the number of its regions alone decide that, and
+    kernels are made of few such forms; so answers are kept. None too where nothing is kept, because
+    an attribute is large or a dictionary. The names are shared: they must not be changed.
     """
     classes = tuple([_class_of(v) for v in op.attributes.values()])
     if None in classes:
-        return False
+        return None
     operands = tuple(
         [
             tuple([v.type for v in a]) if isinstance(a, tuple) else None if a is None else a.type
@@ -362,7 +368,8 @@ def _is_known_right(op: Op) -> bool:
         ]
     )
     results = tuple([r.type for r in op.results])
-    return _is_right(type(op), operands, results, tuple(op.attributes.items()), classes)
+    attributes = tuple(op.attributes.items())
+    return _names_of_form(type(op), operands, results, attributes, classes, len(op.regions))
 
 
 def _class_of(value: object) -> object | None:
@@ -375,28 +382,28 @@ def _class_of(value: object) -> object | None:
 
 
 @lru_cache(maxsize=4096)
-def _is_right(
+def _names_of_form(
     cls: type[Op],
     operands: tuple[Type | tuple[Type, ...] | None, ...],
     results: tuple[Type, ...],
     attributes: tuple[tuple[str, Attribute], ...],
     classes: object,
-) -> bool:
-    """Look at an operation of this form."""
+    region_count: int,
+) -> Names | None:
+    """The names of an operation of this form; None if something is wrong with it."""
     arguments = tuple(
         tuple(map(Value, t)) if isinstance(t, tuple) else None if t is None else Value(t)
         for t in operands
     )
-    op = cls(arguments, results, dict(attributes))
-    if not all(region.optional for region in op.definition.regions):
-        return False
+    regions = tuple(Region() for _ in range(region_count))
+    op = cls(arguments, results, dict(attributes), regions)
     if any(map(_is_too_large, results)):
-        return False
+        return None
     try:
         names = bind_operation(op)
     except Mismatch:
-        return False
-    return all(evaluate(rule.check, names) for rule in op.definition.rules)
+        return None
+    return names if all(evaluate(rule.check, names) for rule in op.definition.rules) else None
 
 
 def _is_too_large(type: Type) -> bool:

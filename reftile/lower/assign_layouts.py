@@ -43,8 +43,8 @@ After:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import TypeAlias, cast
 
@@ -113,7 +113,8 @@ def assign_layouts(kernel: Kernel, target: str) -> Kernel:
 
 def is_spread(value: Value) -> bool:
     """True if the elements of a value are spread over threads, so that it needs a layout."""
-    return isinstance(value.type, TileType) and value.type.size > 1
+    kind = value.type
+    return isinstance(kind, TileType) and bool(kind.shape) and kind.size > 1
 
 
 Port: TypeAlias = tuple[Op, int]
@@ -151,6 +152,8 @@ class _Wishes:
                     self.block(region.block, inner)
 
     def visit(self, op: Op) -> None:
+        if not op.regions and not any(map(is_spread, (*op.results, *op.operands))):
+            return
         for result in op.results:
             self.value(result)
         match op:
@@ -374,7 +377,12 @@ class _Wishes:
         kind = value.type
         assert isinstance(kind, TileType)
         each = max(1, 128 // max(8, kind.dtype.bits)) if isinstance(kind.element, DType) else 2
-        return blocked(kind.shape, each, warps_around(at, self.kernel))
+        return _spread_evenly(kind.shape, each, warps_around(at, self.kernel))
+
+
+@lru_cache(maxsize=256)
+def _spread_evenly(shape: tuple[int, ...], each: int, warps: int) -> Layout:
+    return blocked(shape, each, warps)
 
 
 def _bits(value: Value) -> int:
@@ -564,18 +572,18 @@ class _Writer:
             layout = read.change.apply(self.solution.layouts[read.by])
             self.place(read.op, read.index, layout)
         for op in list(self.kernel.walk()):
-            for value in (*op.results, *(a for r in op.regions for a in r.block.arguments)):
+            for value in _defined(op):
                 if is_spread(value) and value not in self.layouts and not _is_inside_reduce(op):
                     self.give(value, self.wishes.even(value))
         for op in self.kernel.walk():
-            for value in (*op.results, *(a for r in op.regions for a in r.block.arguments)):
-                layout = self.layouts.get(value)
-                if layout is not None and isinstance(value.type, TileType):
-                    value.type = replace(value.type, layout=text_of(layout))
-                elif isinstance(value.type, PendingType):
-                    rows, columns = value.type.tile.shape
-                    text = text_of(accumulator_layout(rows, columns))
-                    value.type = PendingType(replace(value.type.tile, layout=text))
+            for value in _defined(op):
+                layout, kind = self.layouts.get(value), value.type
+                if layout is not None and isinstance(kind, TileType):
+                    value.type = TileType(kind.shape, kind.element, text_of(layout))
+                elif isinstance(kind, PendingType):
+                    shape, element = kind.tile.shape, kind.tile.element
+                    text = text_of(accumulator_layout(*shape))
+                    value.type = PendingType(TileType(shape, element, text))
 
     def place(self, op: Op, index: int, layout: Layout) -> None:
         """Let one operand of `op` be held as `layout`."""
@@ -638,6 +646,13 @@ class _Writer:
         self.changed[value, text] = new.result
         self.layouts[new.result] = layout
         return new.result
+
+
+def _defined(op: Op) -> Sequence[Value]:
+    """The results of an operation, and the arguments of its regions."""
+    if not op.regions:
+        return op.results
+    return [*op.results, *(a for r in op.regions for a in r.block.arguments)]
 
 
 def _is_inside_reduce(op: Op) -> bool:

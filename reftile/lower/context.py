@@ -10,7 +10,7 @@ from reftile.ir import ops
 from reftile.ir.attributes import Attribute, Dense
 from reftile.ir.core import Block, Kernel, Op, Region, Value
 from reftile.ir.diagnostics import NOWHERE, ReftileError, Span, fail
-from reftile.ir.dtypes import DTYPES
+from reftile.ir.dtypes import DTYPES, DType
 from reftile.ir.types import BufferType, TileType, Type, scalar
 
 I1, I32, I64 = (scalar(DTYPES[name]) for name in ("i1", "i32", "i64"))
@@ -68,7 +68,7 @@ class Context:
         self.scratch: dict[Op | None, tuple[int, int]] = {}
         self.maps: dict[object, Value] = {}
         self.map_attributes: list[dict[str, Attribute]] = []
-        self.constants: dict[tuple[int, Type], Value] = {}
+        self.constants: dict[tuple[int, DType], Value] = {}
         self.warp: Value | None = None
         self.requirements: list[tuple[str, str]] = []
         warps = source.attributes["warps"]
@@ -89,14 +89,14 @@ class Context:
         **attributes: Attribute | None,
     ) -> Op:
         """Append an operation; attributes that are None, False or the default are left out."""
-        specs = cls.definition.attribute_specs
+        definition = cls.definition
+        specs = definition.attribute_specs
         kept = {
             k: v
             for k, v in attributes.items()
             if v is not None and (k not in specs or v != specs[k].default)
         }
-        missing = len(cls.definition.operands) - len(arguments)
-        padded = (*arguments, *(None,) * missing)
+        padded = (*arguments, *(None,) * (len(definition.operands) - len(arguments)))
         return self.block.append(cls(padded, tuple(types), kept, regions, self.span, tuple(names)))
 
     def value(
@@ -153,17 +153,17 @@ class Context:
     # Numbers
 
     def number(self, number: Number, type: TileType = I32) -> Value:
-        """The value of a number; constants are made once in a block."""
+        """The value of a number, of a scalar type; constants are made once in a block."""
         if isinstance(number, Value):
             return number
-        key = (number, type)
-        if key not in self.constants:
+        key = (number, type.dtype)
+        found = self.constants.get(key)
+        if found is None:
             mask = (1 << type.dtype.bits) - 1
             dense = Dense.of_bits([number & mask], type)
-            self.constants[key] = self.value(
-                ops.Constant, (), type, f"c{number}".replace("-", "m"), value=dense
-            )
-        return self.constants[key]
+            name = f"c{number}".replace("-", "m")
+            found = self.constants[key] = self.value(ops.Constant, (), type, name, value=dense)
+        return found
 
     def binary(self, cls: type[Op], lhs: Number, rhs: Number, name: str = "") -> Value:
         """Integer arithmetic on two numbers."""

@@ -55,6 +55,7 @@ _FOLDERS: dict[str, Callable[[int, int], int]] = {
     "maxi": max,
 }
 _NEUTRAL = {"addi": 0, "subi": 0, "muli": 1, "xori": 0, "ori": 0}
+_KNOWN = frozenset({*_FOLDERS, "divi", "remi"})
 _COMMUTATIVE = frozenset({"addi", "muli", "andi", "ori", "xori"})
 
 
@@ -64,7 +65,7 @@ def _fold(block: Block, mapping: dict[Value, Value]) -> None:
         op.replace_operands(mapping)
         for region in op.regions:
             _fold(region.block, mapping)
-        made = _known(op)
+        made = _known(op) if op.name in _KNOWN else [op]
         if isinstance(made, Value):
             mapping[op.results[0]] = made
             continue
@@ -80,8 +81,6 @@ def _known(op: Op) -> Value | list[Op]:
     """The value that `op` computes, or operations to stand in its place."""
     kind = op.results[0].type if len(op.results) == 1 else None
     if not isinstance(kind, TileType) or kind.shape or len(op.operands) != 2:
-        return [op]
-    if op.name not in _FOLDERS and op.name not in ("divi", "remi"):
         return [op]
     lhs, rhs = op.operands
     a, b = constant_int(lhs), constant_int(rhs)

@@ -62,7 +62,7 @@ from collections.abc import Callable
 from reftile.ir import ops
 from reftile.ir.attributes import Attribute
 from reftile.ir.core import Block, Kernel, Op, Region, Value
-from reftile.ir.types import TOKEN, TensorMapType
+from reftile.ir.types import TensorMapType, TokenType
 from reftile.lower.change_layouts import CHANGES, plan_scratch
 from reftile.lower.context import Context
 from reftile.lower.lower_atomics import ATOMICS
@@ -149,7 +149,7 @@ REASONS: dict[str, str] = {
 
 
 def _values(context: Context, values: tuple[Value, ...]) -> tuple[Value, ...]:
-    return tuple(context.scalar(v) for v in values if v.type != TOKEN)
+    return tuple(context.scalar(v) for v in values if not isinstance(v.type, TokenType))
 
 
 def _mapped(context: Context, op: Op) -> list[Value | tuple[Value, ...] | None]:
@@ -157,7 +157,7 @@ def _mapped(context: Context, op: Op) -> list[Value | tuple[Value, ...] | None]:
     for argument in op.arguments:
         if isinstance(argument, tuple):
             arguments.append(_values(context, argument))
-        elif argument is None or argument.type == TOKEN:
+        elif argument is None or isinstance(argument.type, TokenType):
             arguments.append(None)
         else:
             arguments.append(context.scalar(argument))
@@ -182,12 +182,12 @@ def _lower_control(context: Context, op: Op) -> None:
     regions: list[Region] = []
     for region in op.regions:
         old = region.block
-        kept = [a for a in old.arguments if a.type != TOKEN]
+        kept = [a for a in old.arguments if not isinstance(a.type, TokenType)]
         block = Block(tuple(a.type for a in kept), tuple(a.name for a in kept))
         context.values.update(zip(kept, block.arguments, strict=True))
         regions.append(Region(block))
     arguments = tuple(_mapped(context, op))
-    results = [r for r in op.results if r.type != TOKEN]
+    results = [r for r in op.results if not isinstance(r.type, TokenType)]
     new = type(op)(
         arguments,
         tuple(r.type for r in results),

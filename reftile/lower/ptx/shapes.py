@@ -251,6 +251,8 @@ class _Combine:
     def __init__(self, writer: Writer, op: ops.Reduce, emit: Print) -> None:
         self.writer, self.op, self.emit = writer, op, emit
         self.block = op.combine.block
+        self.body = self.block.ops[:-1]
+        self.made = [r for inner in self.body for r in inner.results]
         self.kinds = [register_kind(tile_of(v).element) for v in op.sources]
         self.is_or_of_truth = self.kinds == ["pred"] and [o.name for o in self.block.ops] == [
             "ori",
@@ -259,14 +261,15 @@ class _Combine:
 
     def apply(self, element: Elements, acc: Elements) -> Elements:
         """Combine registers into new ones."""
+        held = self.writer.held
         pairs = [part for pair in zip(element, acc, strict=True) for part in pair]
         for argument, part in zip(self.block.arguments, pairs, strict=True):
-            self.writer.held[argument] = Held([part])
-        for op in self.block.ops[:-1]:
-            for result in op.results:
-                self.writer.held.pop(result, None)
+            held[argument] = Held([part])
+        for result in self.made:
+            held.pop(result, None)
+        for op in self.body:
             self.emit(self.writer, op)
-        return tuple(self.writer.one(v) for v in self.block.ops[-1].operands)
+        return tuple([self.writer.one(v) for v in self.block.ops[-1].operands])
 
     def chain(self, elements: list[Elements]) -> Elements:
         """Combine registers in `CHAINS` chains, and those in a tree."""

@@ -168,17 +168,17 @@ class Writer:
         root = self.storage.find(value)
         held = self.held.get(root)
         if held is None:
-            held = self.held[root] = Held(self.fresh(value), packing(value))
+            form = form_of(value)
+            held = self.held[root] = Held(self.fresh(form, value.name), form.each)
         self.held[value] = held
         return [str(e) for e in held.elements]
 
-    def fresh(self, value: Value) -> list[str]:
-        """New registers for all elements of a value."""
-        form = form_of(value)
+    def fresh(self, form: Form, name: str) -> list[str]:
+        """New registers for all elements of a value of a form."""
         count = form.count // form.each
-        if count == 1:
-            return [self.register(form.kind, value.name)]
-        return self.group(form.kind, count, value.name)
+        return (
+            [self.register(form.kind, name)] if count == 1 else self.group(form.kind, count, name)
+        )
 
     def has_storage(self, value: Value) -> bool:
         """True if the value shares registers with others, so that it must lie in them."""
