@@ -9,6 +9,11 @@ wait, in which order instances come and how far they lie apart are drawn for eve
 beyond the threads are played by a thread that has done its own, which the model cannot tell from
 blocks that come late.
 
+In some turns a thread stops between two operations until the others have played theirs. What
+comes of orders of operations is seen that way on a machine of whatever load, and on one processor.
+Threads wait for each other until they come: on a busy machine a launch takes longer, but as many
+turns overlap.
+
 A processor keeps what machine code says nearly in order (x86 lets loads overtake stores, and no
 more). So a block is written in every order that its tokens and values leave open: the model knows
 no other, and a compiler may choose any. That is how outcomes of missing tokens show.
@@ -20,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,27 +54,49 @@ from reftile.ir.core import Module
 from reftile.ir.parse import parse
 from reftile.ir.verify import verify
 from reftile.rt.cpu import launch_cpu, thread_count
+from reftile.rt.cpu.threads import processor_count
 
 INSTANCES = 4096
 """Of a test in a launch; their memory stays in the caches, mostly."""
+FEW_INSTANCES = 64
+"""Of a test in a launch on one processor, where threads meet by giving way to each other."""
 STEPS = (8, 32, 72)
 """Elements between the places of two instances: on one line, and on lines of their own."""
-MEETING_TRIES = 1 << 15
-"""How often a thread looks for the others at an instance before it goes on without them."""
+MOST_LOOKS = 1 << 24
+"""How often a thread looks for the others before it goes on without them: for more of a
+processor's time than others get one to themselves, so that on a busy machine it waits for them."""
 MOST_ORDERS = 3
 """Orders in which a block is written, of those that it may have."""
 MOST_DELAY = 255
 """Accesses of other memory that a thread does before it plays, at most."""
 SCRATCH_LINES = 64
-NOBODY = 15
+HELD = 25
+"""Instances at which a thread stops between two operations until the others are done, in percent.
+"""
+NOBODY = 31
 """The role of a turn in which nothing is played."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """Bits of the word that says what happens in a turn."""
+
+    start: int
+    most: int
+
+
+ROLE, MEETS, REPORTS, HOLDS = Field(0, NOBODY), Field(5, 1), Field(6, 1), Field(7, 3)
+"""What is played; whether after meeting; whether others are to know that it is done; and, if not 0,
+which of the places between two operations, counted round, is where the thread waits for that."""
+DELAY, INSTANCE = Field(9, MOST_DELAY), Field(17, (1 << 14) - 1)
+"""How long it waits before; where it is played."""
 
 
 @dataclass(frozen=True)
 class Role:
     """A block of a test, by number, with its operations in one of their orders.
 
-    slow: between two of them there is a delay, which lets other threads do much in between.
+    slow: between two of them there is a delay, or the thread waits until others are done.
     """
 
     block: int
@@ -120,7 +148,7 @@ def _sorted(ops: Sequence[Op]) -> Iterator[tuple[Op, ...]]:
 
 
 def parts(blocks: Sequence[Block], threads: int) -> tuple[Role, ...]:
-    """The roles of blocks that run together; slow ones where a thread must play several.
+    """The roles of blocks that run together.
 
     Raises:
         Inexpressible: there are more than a turn can name.
@@ -130,7 +158,7 @@ def parts(blocks: Sequence[Block], threads: int) -> tuple[Role, ...]:
         for way, written in enumerate(orders(block)):
             name = f"{block.name}_{way}"
             found.append(Role(number, replace(written, name=name)))
-            if len(blocks) > threads and len(block.ops) > 1:
+            if min(threads, len(blocks)) > 1 and len(block.ops) > 1:
                 found.append(Role(number, replace(written, name=f"{name}_slow"), True))
     if len(found) > NOBODY:
         raise Inexpressible(f"{len(blocks)} blocks in {len(found)} orders")
@@ -150,7 +178,8 @@ class ThreadWriter(Writer):
     def __init__(self, test: LitmusTest, outputs: tuple[str, ...]) -> None:
         super().__init__(test)
         self.outputs = outputs
-        self.delay, self.slow = "", frozenset[str]()
+        self.slow = frozenset[str]()
+        self.delay = self.holds = self.everything = ""
 
     def loop(self, launch: int, roles: Sequence[Role], threads: int) -> str:
         """The kernel of one launch."""
@@ -168,7 +197,7 @@ class ThreadWriter(Writer):
         self.emit("%_none = constant {value = 0} : tile<i32>")
         self.emit("%_one = constant {value = 1} : tile<i32>")
         self.emit("for %_none, %_count, %_one, [] body(%_turn: tile<i32>) {")
-        role, instance = self._turn(threads)
+        role, instance, reports = self._turn(threads)
         place = self.define(f"muli {instance}, %_step", "tile<i32>")
         for name, dtype in size.items():
             self.emit(f"%{name} = offset %{name}_all, {place} : tile<ptr<{dtype}>>")
@@ -177,6 +206,11 @@ class ThreadWriter(Writer):
         self.emit(f"%_out = offset %_out_all, {line} : tile<ptr<{self.int}>>")
         self.slow = frozenset(r.written.name for r in roles if r.slow)
         self.branches([r.written for r in roles], role)
+        self.emit(f"if {reports} then {{")
+        how = "{ordering = relaxed, scope = device, mode = add}"
+        self.emit(f"  %_before, %_told = atomic_rmw_tko %_meet, %_one {how} : tile<i32>, token")
+        self.emit("  yield")
+        self.emit("}")
         self.emit("continue")
         self.emit("}")
         return self.finished(launch, ", ".join([*pointers, *more]))
@@ -194,38 +228,61 @@ class ThreadWriter(Writer):
     def access(self, block: Block, op: Op, before: str, keep: bool = True) -> tuple[str, str]:
         """Write an operation, some time after the one before it if the block is slow."""
         if block.name in self.slow and op is not block.ops[0]:
-            self._wait()
+            self._pause(block.ops.index(op) - 1, len(block.ops) - 1)
         return super().access(block, op, before, keep)
 
     def is_used(self, register: str) -> bool:
         """Whether an expression, or the outcome, needs the register."""
         return register in self.outputs or super().is_used(register)
 
-    def _turn(self, threads: int) -> tuple[str, str]:
-        """Read the turn, meet and wait as it says; the role and the instance to play."""
+    def _turn(self, threads: int) -> tuple[str, str, str]:
+        """Read the turn, meet and wait as it says: the role, the instance, whether to report."""
         at = self.define("offset %_turns, %_turn", "tile<ptr<i32>>")
         self.emit(f"%_word, %_read = load_ptr_tko {at} {{ordering = weak}} : tile<i32>, token")
-        role = self._field("%_word", 0, NOBODY)
-        meets = self._field("%_word", 4, 1)
-        self.delay = self._field("%_word", 5, MOST_DELAY)
-        instance = self._field("%_word", 13, (1 << 18) - 1)
-        how = "{predicate = not_equal, signedness = signed}"
-        self.emit(f"%_meets = cmpi {meets}, %_none {how} : tile<i1>")
-        self.emit("if %_meets then {")
+        role, instance = self._field(ROLE), self._field(INSTANCE)
+        self.delay, self.holds = self._field(DELAY), self._field(HOLDS)
+        meets, reports = self._is_set(self._field(MEETS)), self._is_set(self._field(REPORTS))
+        # All have come, and all but one are done.
+        everything = self.define(f"constant {{value = {2 * threads - 1}}}", "tile<i32>")
+        self.everything = everything
         self.emit(f"%_meet = offset %_meet_all, {instance} : tile<ptr<i32>>")
+        self.emit(f"if {meets} then {{")
         all = self.define(f"constant {{value = {threads}}}", "tile<i32>")
-        most = self.define(f"constant {{value = {MEETING_TRIES}}}", "tile<i32>")
-        self.meet("%_meet", all, most)
+        self.meet("%_meet", all, self._most_looks())
         self.emit("yield")
         self.emit("}")
         self._wait()
-        return role, instance
+        return role, instance, reports
 
-    def _field(self, word: str, start: int, mask: int) -> str:
-        by = self.define(f"constant {{value = {start}}}", "tile<i32>")
-        moved = self.define(f"shri {word}, {by} {{signedness = unsigned}}", "tile<i32>")
-        ones = self.define(f"constant {{value = {mask}}}", "tile<i32>")
+    def _field(self, field: Field) -> str:
+        by = self.define(f"constant {{value = {field.start}}}", "tile<i32>")
+        moved = self.define(f"shri %_word, {by} {{signedness = unsigned}}", "tile<i32>")
+        ones = self.define(f"constant {{value = {field.most}}}", "tile<i32>")
         return self.define(f"andi {moved}, {ones}", "tile<i32>")
+
+    def _is_set(self, field: str) -> str:
+        how = "{predicate = not_equal, signedness = signed}"
+        return self.define(f"cmpi {field}, %_none {how}", "tile<i1>")
+
+    def _most_looks(self) -> str:
+        return self.define(f"constant {{value = {MOST_LOOKS}}}", "tile<i32>")
+
+    def _pause(self, place: int, places: int) -> None:
+        """Between two operations: wait, until the others are done if the turn holds here."""
+        count = self.define(f"constant {{value = {places}}}", "tile<i32>")
+        turned = self.define(f"remi {self.holds}, {count} {{signedness = signed}}", "tile<i32>")
+        here = self.define(f"constant {{value = {place}}}", "tile<i32>")
+        how = "{predicate = equal, signedness = signed}"
+        is_here = self.define(f"cmpi {turned}, {here} {how}", "tile<i1>")
+        holds = self.define(f"andi {is_here}, {self._is_set(self.holds)}", "tile<i1>")
+        self.emit(f"if {holds} then {{")
+        begin = self.define("make_token", "token")
+        self.look("%_meet", self.everything, self._most_looks(), begin)
+        self.emit("yield")
+        self.emit("} otherwise {")
+        self._wait()
+        self.emit("yield")
+        self.emit("}")
 
     def _wait(self) -> None:
         """Access other memory for as long as the turn says."""
@@ -275,7 +332,8 @@ class Draw:
 
     seed: of what is drawn for each turn. step: elements between two instances. meets: of how many
     instances threads meet at one. delayed: turns with a delay, in percent; delay: accesses of the
-    longest. apart: each thread waits on lines of its own.
+    longest. apart: each thread waits on lines of its own. held: instances at which a thread stops
+    between two operations until the others are done, in percent.
     """
 
     seed: tuple[int, int]
@@ -285,6 +343,7 @@ class Draw:
     delayed: int
     delay: int
     apart: bool
+    held: int
 
 
 def draws(config: StressConfig, launches: int) -> Iterator[Draw]:
@@ -304,17 +363,21 @@ def draws(config: StressConfig, launches: int) -> Iterator[Draw]:
             config.prestress,
             int(random.choice((delay // 32, delay // 8, delay))),
             not happens(config.stress),
+            HELD,
         )
 
 
 @lru_cache(maxsize=256)
-def turns(roles: tuple[int, ...], threads: int, instances: int, draw: Draw) -> NDArray[np.int32]:
+def turns(
+    roles: tuple[tuple[int, bool], ...], threads: int, instances: int, draw: Draw
+) -> NDArray[np.int32]:
     """A row of turns for each thread, in which all blocks of all instances are played once.
 
-    roles: the block of each. Each block of an instance is played in an order drawn from its own;
-    threads play a block each, and those that are left over behind one of these.
+    roles: the block of each, and whether it is slow. Each block of an instance is played in an
+    order drawn from its own; threads play a block each, and those that are left over behind one of
+    these.
     """
-    random, blocks = np.random.default_rng(draw.seed), max(roles) + 1
+    random, blocks = np.random.default_rng(draw.seed), max(block for block, _ in roles) + 1
     names = np.arange(instances)
     if draw.shuffled:
         random.shuffle(names)
@@ -322,18 +385,22 @@ def turns(roles: tuple[int, ...], threads: int, instances: int, draw: Draw) -> N
     deal = np.argsort(random.random((instances, blocks)), axis=1)
     thread = np.broadcast_to(np.arange(blocks), deal.shape).copy()
     thread[:, threads:] = random.integers(0, threads, (instances, blocks - threads))
-    # Which order of its operations: a random one of those with that block.
-    mine = [np.flatnonzero([r == b for r in roles]) for b in range(blocks)]
-    role = np.zeros_like(deal)
-    for block, numbers in enumerate(mine):
-        chosen = random.choice(numbers, deal.shape)
-        role = np.where(deal == block, chosen, role)
-    place = np.broadcast_to(np.arange(instances)[:, None], deal.shape)
     first = np.broadcast_to(np.arange(blocks) < threads, deal.shape)
-    meets = first & (place % draw.meets == 0) & (threads > 1)
+    place = np.broadcast_to(np.arange(instances)[:, None], deal.shape)
+    # At some, one of those that come first stops between two operations.
+    is_held = random.random((instances, 1)) * 100 < (draw.held if threads > 1 else 0)
+    is_holder = np.arange(blocks) == random.integers(0, threads, (instances, 1))
+    holds = is_held & is_holder & np.isin(deal, [block for block, slow in roles if slow])
+    has_holder = holds.any(axis=1, keepdims=True)
     longest = random.integers(0, draw.delay + 1, deal.shape)
-    delay = np.where(random.random(deal.shape) * 100 < draw.delayed, longest, 0)
-    words = role | (meets.astype(np.int64) << 4) | (delay << 5) | (names[place] << 13)
+    words = _word(
+        (ROLE, _chosen(random, roles, deal, holds, blocks > threads)),
+        (MEETS, first & ((place % draw.meets == 0) | has_holder) & (threads > 1)),
+        (REPORTS, first & has_holder & ~holds),
+        (HOLDS, np.where(holds, random.integers(1, HOLDS.most + 1, deal.shape), 0)),
+        (DELAY, np.where(random.random(deal.shape) * 100 < draw.delayed, longest, 0)),
+        (INSTANCE, names[place]),
+    )
     rows = [words[thread == t] for t in range(threads)]
     found = np.full((threads, max(row.size for row in rows)), NOBODY, np.int32)
     for row, line in zip(rows, found, strict=True):
@@ -341,12 +408,37 @@ def turns(roles: tuple[int, ...], threads: int, instances: int, draw: Draw) -> N
     return found
 
 
+def _chosen(
+    random: np.random.Generator,
+    roles: tuple[tuple[int, bool], ...],
+    deal: NDArray[np.int64],
+    holds: NDArray[np.bool_],
+    is_crowded: bool,
+) -> NDArray[np.int64]:
+    """The roles of dealt blocks: slow ones where one holds, or where a thread plays several."""
+    found = np.zeros_like(deal)
+    for block in {block for block, _ in roles}:
+        slow = [n for n, role in enumerate(roles) if role == (block, True)]
+        usual = [n for n, role in enumerate(roles) if role == (block, False)]
+        here = random.choice([*usual, *slow] if is_crowded else usual, deal.shape)
+        if slow:
+            here = np.where(holds, random.choice(slow, deal.shape), here)
+        found = np.where(deal == block, here, found)
+    return found
+
+
+def _word(*fields: tuple[Field, NDArray[Any]]) -> NDArray[np.int64]:
+    """The words that have these in their fields."""
+    parts = [values.astype(np.int64) << field.start for field, values in fields]
+    return np.sum(parts, axis=0)
+
+
 def run_on_threads(test: LitmusTest, config: StressConfig) -> Histogram:
     """How often outcomes were seen in about `config.iterations` instances.
 
-    All outcomes of a test without a race are held against the model. One whose outcome is allowed
-    ends once that was seen ENOUGH; unless it has more blocks than there are threads, it is asked
-    half as often.
+    All outcomes of a test without a race are held against the model. A test ends once the outcome
+    that it asks for was seen ENOUGH. One that allows it is asked half as often, unless it has more
+    blocks than there are threads. On one processor there are FEW_INSTANCES in a launch.
 
     Raises:
         Inexpressible: see `harness`.
@@ -357,14 +449,15 @@ def run_on_threads(test: LitmusTest, config: StressConfig) -> Histogram:
     modules = [_module(text, kernel) for text, kernel in found.texts]
     histogram, seen = Histogram(), dict[Outcome, int]()
     share = 2 if is_allowed and len(test.program.blocks) <= threads else 1
+    instances = INSTANCES if processor_count() > 1 else FEW_INSTANCES
     launches = max(-(-config.iterations // INSTANCES) // share, len(STEPS))
     for draw in draws(config, launches):
-        outcomes, hits = _launch(found, modules, draw)
+        outcomes, hits = _launch(found, modules, draw, instances)
         for outcome, count in outcomes.items():
             seen[outcome] = seen.get(outcome, 0) + count
         histogram.hits += hits
-        histogram.runs += INSTANCES
-        if is_allowed and histogram.hits >= ENOUGH:
+        histogram.runs += instances
+        if histogram.hits >= ENOUGH:
             break
     histogram.outcomes = {outcome_text(outcome): count for outcome, count in seen.items()}
     if not test.expected.race:
@@ -380,21 +473,21 @@ def _module(text: str, kernel: str) -> Module:
 
 
 def _launch(
-    found: ThreadHarness, modules: Sequence[Module], draw: Draw
+    found: ThreadHarness, modules: Sequence[Module], draw: Draw, instances: int
 ) -> tuple[dict[Outcome, int], int]:
     """Run every instance once."""
     program = found.test.program
-    memories = filled(program, INSTANCES, draw.step)
+    memories = filled(program, instances, draw.step)
     buffers = [
         data.view(f"i{b.element_size}") for b, data in zip(program.buffers, memories, strict=True)
     ]
-    results = np.full((INSTANCES, max(len(found.outputs), 1)), ABSENT, f"i{found.width}")
+    results = np.full((instances, max(len(found.outputs), 1)), ABSENT, f"i{found.width}")
     most = max(thread_count(), 2)
     scratch = np.zeros(16 * SCRATCH_LINES * most, np.int32)
     for module, roles, (_, kernel) in zip(modules, found.roles, found.texts, strict=True):
         threads = min(most, max(r.block for r in roles) + 1)
-        table = turns(tuple(r.block for r in roles), threads, INSTANCES, draw)
-        meetings = np.zeros(INSTANCES, np.int32)
+        table = turns(tuple((r.block, r.slow) for r in roles), threads, instances, draw)
+        meetings = np.zeros(instances, np.int32)
         given = [*buffers, results.reshape(-1), meetings, table.reshape(-1), scratch]
         numbers = [table.shape[1], draw.step, 16 * SCRATCH_LINES if draw.apart else 0]
         values = [*given, *numbers]

@@ -98,19 +98,25 @@ class Writer:
 
         The token at the end of it; `after` is the one to begin with.
         """
+        one = self.define("constant {value = 1}", "tile<i32>")
+        token = f", token={after}" if after else ""
+        how = "ordering = relaxed, scope = device, mode = add"
+        self.emit(f"%_came, %_arrived = atomic_rmw_tko {place}, {one}{token} {{{how}}}")
+        self.lines[-1] += " : tile<i32>, token"
+        return self.look(place, blocks, tries, "%_arrived")
+
+    def look(self, place: str, least: str, tries: str, after: str) -> str:
+        """Look at a pointer, `tries` times at most, until `least` stands there: the last token."""
         zero = self.define("constant {value = 0}", "tile<i32>")
         one = self.define("constant {value = 1}", "tile<i32>")
         how = "ordering = relaxed, scope = device"
-        least = "{predicate = greater_than_or_equal, signedness = signed}"
-        token = f", token={after}" if after else ""
-        add = f"atomic_rmw_tko {place}, {one}{token} {{{how}, mode = add}}"
-        self.emit(f"%_came, %_arrived = {add} : tile<i32>, token")
-        self.emit(f"%_meetings, %_met = loop {zero}, %_arrived : tile<i32>, token")
+        reaches = "{predicate = greater_than_or_equal, signedness = signed}"
+        self.emit(f"%_meetings, %_met = loop {zero}, {after} : tile<i32>, token")
         self.lines[-1] += " body(%_tried: tile<i32>, %_waited: token) {"
         load = f"load_ptr_tko {place}, token=%_waited {{{how}}}"
         self.emit(f"  %_there, %_seen = {load} : tile<i32>, token")
-        self.emit(f"  %_all = cmpi %_there, {blocks} {least} : tile<i1>")
-        self.emit(f"  %_missed = cmpi %_tried, {tries} {least} : tile<i1>")
+        self.emit(f"  %_all = cmpi %_there, {least} {reaches} : tile<i1>")
+        self.emit(f"  %_missed = cmpi %_tried, {tries} {reaches} : tile<i1>")
         self.emit("  %_go = ori %_all, %_missed : tile<i1>")
         self.emit("  if %_go then {")
         self.emit("    break %_tried, %_seen")

@@ -66,7 +66,9 @@ def launch_cpu(
     threads: `thread_count()` if not given. Results do not depend on it, except for the order of
         atomic additions of floats.
     pinned: while it runs, each thread stays on one processor, in turn of those that this process
-        may use; where the system cannot do that, it makes no difference.
+        may use; where the system cannot do that, it makes no difference. Where each thread has a
+        processor to itself, it keeps it while it waits for others: on a busy machine, who gives way
+        each time does not run when the others do.
 
     Raises:
         ReftileError: the kernel or an argument is wrong, or the CPU lacks something

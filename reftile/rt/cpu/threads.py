@@ -27,6 +27,8 @@ PATIENCE_SECONDS = 60.0
 """How long blocks may wait for each other without any of them ending."""
 STOP_SLOT = 6
 """The slot of the parameters that stops a launch: the number of a fault, or -1 of the host."""
+GIVE_WAY_SLOT = 9
+"""The slot of the address of what lets other threads run, or of 0."""
 _CHUNKS_PER_THREAD = 8
 _SMALL_WORK = 1 << 15
 _RUNS_PER_PROCESSOR = 4
@@ -44,6 +46,11 @@ def thread_count() -> int:
             message = f"REFTILE_CPU_THREADS is {chosen!r}, and must be a number from 1 on"
             raise fail("cpu.threads", message)
         return int(chosen)
+    return processor_count()
+
+
+def processor_count() -> int:
+    """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -99,12 +106,15 @@ def run_blocks(
     """Run all blocks of a launch on `count` threads.
 
     parameters: what the compiled function reads.
-    pinned: each thread stays on one processor.
+    pinned: each thread stays on one processor, and where each has its own, it does not let others
+        run while it waits.
 
     Raises:
         ReftileError: rule `cpu.no_progress`: blocks waited for each other, and none ended.
     """
     function, size = prepared.code.function, prepared.program.scratch_bytes
+    if pinned and count <= processor_count():
+        parameters[GIVE_WAY_SLOT] = 0
 
     def work(number: int) -> None:
         # Whoever gives up waiting leaves the parameters to those that still run.

@@ -73,11 +73,13 @@ def put_first(typingctx, params, slot, value):
 
 @intrinsic
 def yield_thread(typingctx, function):
-    """Call `sched_yield`, whose address is given."""
+    """Call `sched_yield`, whose address is given; 0 is for a thread that is not to give way."""
 
     def generate(context, builder, signature, args):
         kind = ir.FunctionType(ir.IntType(32), [])
-        builder.call(builder.inttoptr(args[0], kind.as_pointer()), [])
+        is_there = builder.icmp_unsigned("!=", args[0], ir.Constant(ir.IntType(64), 0))
+        with builder.if_then(is_there):
+            builder.call(builder.inttoptr(args[0], kind.as_pointer()), [])
         return context.get_dummy_value()
 
     return types.void(types.int64), generate
