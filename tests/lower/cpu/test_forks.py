@@ -20,10 +20,12 @@ HEAD = """
 import os, signal, sys, threading
 sys.path.insert(0, {here!r})
 import numpy as np
-from test_threads import Held, normalise, of_product, of_rows
+from test_threads import Held, of_meeting, of_product, of_rows
 from reftile.rt.cpu import blas, code, launch_cpu
+from reftile.rt.cpu import threads as cpu_threads
 
 signal.alarm(200)
+cpu_threads.PATIENCE_SECONDS = 20.0
 
 def bits(case, threads=2):
     found, grid, results = case()
@@ -49,12 +51,13 @@ def ended_well(child):
 
 POOL = """
 def work(number):
-    return bits(of_product), bits(of_rows), blas._find_thread_functions()[0]()
+    found = [bits(case) for case in (of_product, of_rows, of_meeting)]
+    return found, blas._find_thread_functions()[0]()
 
 if __name__ == "__main__":
     import multiprocessing
 
-    wanted = bits(of_product), bits(of_rows), blas._find_thread_functions()[0]()
+    wanted = work(0)
     with multiprocessing.get_context(sys.argv[1]).Pool(3) as pool:
         assert pool.map(work, range(6), chunksize=1) == [wanted] * 6
 """

@@ -59,6 +59,15 @@ def hold(a, b, c, begun, flag):
         pass
 
 
+@reftile.kernel(progress="cooperative")
+def meet(count, out, blocks: ct.Constant[int]):
+    """Every block waits until all are there."""
+    ct.atomic_add(count, 0, 1, memory_order=ct.MemoryOrder.RELEASE)
+    while ct.atomic_add(count, 0, 0, memory_order=ct.MemoryOrder.ACQUIRE) != blocks:
+        pass
+    ct.store(out, (ct.bid(0),), ct.full((1,), 1, ct.int32))
+
+
 @reftile.kernel
 def doubtful_product(a, b, c, fine):
     x, y = ct.load(a, (0, 0), (64, 64)), ct.load(b, (0, 0), (64, 64))
@@ -169,10 +178,15 @@ def of_rows() -> tuple[Any, tuple[int, ...], list[np.ndarray]]:
     return normalise.specialise(x, y, 300), (500,), [y]
 
 
+def of_meeting() -> tuple[Any, tuple[int, ...], list[np.ndarray]]:
+    count, out = np.zeros(1, np.int32), np.zeros(5, np.int32)
+    return meet.specialise(count, out, 5), (5,), [count, out]
+
+
 def of_atomics() -> tuple[Any, tuple[int, ...], list[np.ndarray]]:
-    x = np.random.default_rng(0).integers(0, 40, 64_000, dtype=np.int32)
-    bins, most = np.zeros(40, np.int32), np.zeros(40, np.int32)
-    return histogram.specialise(x, bins, most, 32), (2000,), [bins, most]
+    x = np.random.default_rng(0).integers(0, 8, 1_024_000, dtype=np.int32)
+    bins, most = np.zeros(8, np.int32), np.zeros(8, np.int32)
+    return histogram.specialise(x, bins, most, 512), (2000,), [bins, most]
 
 
 @pytest.mark.parametrize("kernel", [of_product, of_rows, of_atomics])
