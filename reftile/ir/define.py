@@ -171,6 +171,11 @@ class Definition:
         return parse_ports(self.operands_text)
 
     @cached_property
+    def has_single_operands(self) -> bool:
+        """True if every operand port takes exactly one value."""
+        return all(port.multiplicity == "one" for port in self.operands)
+
+    @cached_property
     def results(self) -> tuple[Port, ...]:
         """The result ports."""
         return parse_ports(self.results_text)

@@ -36,8 +36,10 @@ _SKIPPED = frozenset(" \t\r\n/")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _VALUE = re.compile(r"%([\w$.]+)")
 _VALUES = re.compile(r"%[\w$.]+(?:[ \t]*,[ \t]*%[\w$.]+)*")
-_HEAD = re.compile(rf"(?:({_VALUES.pattern})[ \t]*=[ \t]*)?({_NAME.pattern})")
-"""How an operation begins: results, and its name."""
+_HEAD = re.compile(
+    rf"(?:({_VALUES.pattern})[ \t]*=[ \t]*)?({_NAME.pattern})(?:[ \t]*({_VALUES.pattern}))?"
+)
+"""How an operation begins: results, its name, and operands that are neither named nor in a list."""
 _KEY = re.compile(r"(\w+)[ \t]*=[ \t]*(?=%)")
 _SIMPLE_TYPE = re.compile(r"[ \t]*(token\b|tile<[^<>]*>)")
 _NUMBER = re.compile(r"0x[0-9A-Fa-f]+|-?(?:inf|nan)\b|-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
@@ -243,7 +245,7 @@ class _Parser:
             hint = f"did you mean `{close[0]}`?" if close else ""
             raise self.error("unknown_op", f"no operation is called `{match[2]}`", start, end, hint)
         self.position = end
-        arguments = self.operands(cls)
+        arguments = self.plain_operands(cls, match) or self.operands(cls)
         literals = self.op_attributes() if self.peek() == "{" else {}
         types = self.types() if self.peek() == ":" else ()
         names = _VALUE.findall(match[1]) if match[1] else []
@@ -258,6 +260,19 @@ class _Parser:
         for value in op.results:
             self.define(value, result_start)
         return op
+
+    def plain_operands(self, cls: type[Op], head: re.Match[str]) -> tuple[Value, ...] | None:
+        """The operands, if there is exactly one for each port and nothing is wrong with them."""
+        names: list[str] = _VALUE.findall(head[3] or "")
+        values = tuple([self.scope[name] for name in names if name in self.scope])
+        is_plain = cls.definition.has_single_operands and len(values) == len(names)
+        if not is_plain or len(values) != len(cls.definition.operands):
+            return None
+        before, self.position = self.position, head.end()
+        if self.peek() == ",":
+            self.position = before
+            return None
+        return values
 
     def operands(self, cls: type[Op]) -> tuple[Value | tuple[Value, ...] | None, ...]:
         ports = cls.definition.operands

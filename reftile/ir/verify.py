@@ -60,10 +60,9 @@ def mark_verified(kernel: Kernel) -> None:
 
 def _state(kernel: Kernel) -> object:
     """All that `verify` looks at, cheap to make and to compare."""
-    ops = tuple(
-        (op, op.parent, op.arguments, tuple(op.attributes.items()), [r.type for r in op.results])
-        for op in kernel.walk()
-    )
+    ops: list[object] = []
+    for op in kernel.walk():
+        ops += (op, op.parent, op.arguments, *op.attributes.items(), *[r.type for r in op.results])
     arguments = [a.type for a in kernel.arguments]
     attributes = [dict(a) for a in kernel.argument_attributes]
     return ops, arguments, attributes, dict(kernel.attributes), kernel.level

@@ -168,11 +168,11 @@ def _copy(context: Context, op: Op) -> None:
     """The same operation on what stands for its operands."""
     copy = type(op)(
         tuple(_mapped(context, op)),
-        tuple(r.type for r in op.results),
+        tuple([r.type for r in op.results]),
         dict(op.attributes),
         (),
         op.span,
-        tuple(r.name for r in op.results),
+        tuple([r.name for r in op.results]),
     )
     context.block.append(copy)
     context.values.update(zip(op.results, copy.results, strict=True))

@@ -43,11 +43,12 @@ def emit_ptx(kernel: Kernel) -> str:
 
 def instructions_of(kernel: Kernel) -> list[tuple[Op, list[str]]]:
     """The instructions that each operation of a `simt` kernel becomes, those inside it apart."""
-    writer = Writer(assign_storage(kernel))
+    origins: list[tuple[Op, int, int]] = []
+    writer = Writer(assign_storage(kernel), origins=origins)
     _emit(writer, kernel)
     taken = [False] * len(writer.lines)
     found: list[tuple[Op, list[str]]] = []
-    for op, begin, end in writer.origins:
+    for op, begin, end in origins:
         mine = [i for i in range(begin, end) if not taken[i]]
         for i in mine:
             taken[i] = True
@@ -123,7 +124,8 @@ def _block(writer: Writer, block: Block) -> None:
 def _op(writer: Writer, op: Op) -> None:
     begin = len(writer.lines)
     _print(writer, op)
-    writer.origins.append((op, begin, len(writer.lines)))
+    if writer.origins is not None:
+        writer.origins.append((op, begin, len(writer.lines)))
 
 
 def _print(writer: Writer, op: Op) -> None:

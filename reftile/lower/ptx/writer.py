@@ -119,8 +119,8 @@ class Writer:
     guard: str = ""
     shared: str = ""
     loops: list[Callable[[Op, str], None]] = field(default_factory=list[Callable[[Op, str], None]])
-    origins: list[tuple[Op, int, int]] = field(default_factory=list[tuple[Op, int, int]])
-    """The lines that each operation became, inner operations first."""
+    origins: list[tuple[Op, int, int]] | None = None
+    """The lines that each operation became, inner operations first; None if nobody asks."""
 
     # Text
 
@@ -341,8 +341,11 @@ def immediates(dense: Dense, elements: Sequence[int], each: int) -> list[str]:
     """The elements of a constant with the given flat indices, as immediates, `each` in one."""
     if dense.splat and len(elements) > each:
         return immediates(dense, elements[:each], each) * (len(elements) // each)
-    bits = dense.bits()
-    values = [int(bits[0] if dense.splat else bits[i]) for i in elements]
+    if dense.splat:
+        values = [int.from_bytes(dense.data, "little")] * len(elements)
+    else:
+        bits = dense.bits()
+        values = [int(bits[i]) for i in elements]
     if each > 1:
         width = dense.dtype.bits
         units = (values[i : i + each] for i in range(0, len(values), each))
