@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache
 
 import numpy as np
@@ -60,6 +60,8 @@ def blocks_in_run(most: int, along_x: int, blocks: int) -> int:
     It depends on the machine and the grid alone, and not on the number of threads, so that results
     do not either: BLAS may add in another order for other shapes. most: what the kernel allows.
     """
+    if most < 2:
+        return 1
     run, runs = 1, _RUNS_PER_PROCESSOR * (os.cpu_count() or 1)
     while 2 * run <= most and along_x % (2 * run) == 0 and blocks >= 2 * run * runs:
         run *= 2
@@ -119,7 +121,7 @@ def run_blocks(
     def work(number: int) -> None:
         # Whoever gives up waiting leaves the parameters to those that still run.
         address = int(parameters.__array_interface__["data"][0])
-        with _stay(number if pinned else None):
+        with _stay(number) if pinned else nullcontext():
             function(address, scratch_address(size))
 
     # A thread that runs compiled code does not hear Ctrl-C; one that waits for others does.
@@ -188,9 +190,9 @@ _seats = _Seats()
 
 
 @contextmanager
-def _stay(number: int | None) -> Generator[None]:
+def _stay(number: int) -> Generator[None]:
     """Keep the calling thread on the processor of this number while it is in here."""
-    if number is None or not hasattr(os, "sched_setaffinity"):
+    if not hasattr(os, "sched_setaffinity"):
         yield
         return
     before = os.sched_getaffinity(0)
