@@ -7,10 +7,9 @@ What the kernel stores is in the caller's arrays afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from operator import index
 from typing import Any, Literal
 
 import numpy as np
@@ -25,14 +24,13 @@ from reftile.interp.pipe.run import launch_pipe, run_pipe
 from reftile.interp.plan import make_plan
 from reftile.interp.schedule import Schedule
 from reftile.interp.simt.run import BankConflicts, launch_simt, run_simt
+from reftile.ir.arguments import grid_extents
 from reftile.ir.core import Kernel, Module
 from reftile.ir.diagnostics import Diagnosis, ReftileError
 from reftile.ir.ops import Global
 from reftile.ir.packing import pack_nibbles
 from reftile.ir.verify import verify_unless_known
 
-LARGEST_AXIS = (1 << 24) - 1
-"""Blocks along one axis of a grid at most."""
 MOST_BLOCKS: dict[str, int] = {
     "program": 1 << 24,
     "topo": 1 << 20,
@@ -186,21 +184,13 @@ def _check_schedule(schedule: object, seed: object) -> None:
 
 
 def _grid(kernel: Kernel, grid: int | Sequence[int], schedule: Schedule) -> tuple[int, int, int]:
-    try:
-        sizes = [index(g) for g in (grid if isinstance(grid, Iterable) else [grid])]
-    except TypeError:
-        message = f"a grid is made of integers, found {grid!r}"
-        raise ReftileError(Diagnosis("launch.grid", message, kernel.span)) from None
-    if not 1 <= len(sizes) <= 3 or not all(1 <= s <= LARGEST_AXIS for s in sizes):
-        message = f"a grid has one to three axes of 1 to {LARGEST_AXIS} blocks, found {grid}"
-        raise ReftileError(Diagnosis("launch.grid", message, kernel.span))
+    extents = grid_extents(kernel, grid)
     most = MOST_BLOCKS[schedule]
-    if prod(sizes) > most:
-        message = f"{prod(sizes)} blocks; the interpreter runs at most {most} (`{schedule}`)"
+    if prod(extents) > most:
+        message = f"{prod(extents)} blocks; the interpreter runs at most {most} (`{schedule}`)"
         hint = "launch fewer blocks: the interpreter is for small sizes"
         raise ReftileError(Diagnosis("launch.grid", message, kernel.span, hint))
-    x, y, z = (*sizes, 1, 1)[:3]
-    return x, y, z
+    return extents
 
 
 def _progress_of(kernel: Kernel) -> Literal["none", "occupancy_bound", "cooperative"]:

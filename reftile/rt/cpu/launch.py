@@ -18,17 +18,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reftile.ir.arguments import grid_extents
 from reftile.ir.core import Kernel, Module
 from reftile.ir.diagnostics import Diagnosis, ReftileError
 from reftile.ir.verify import verify_unless_known
 from reftile.lang.backends import LaunchOptions
 from reftile.lower.cpu.emit import Fault
-from reftile.rt.cpu.arguments import Array, bad_argument, load_globals, overlaps, pack_arguments
+from reftile.rt.cpu.arguments import Array, load_globals, overlaps, pack_arguments
 from reftile.rt.cpu.blas import blas_address, one_blas_thread
 from reftile.rt.cpu.prepare import Prepared, prepare
 from reftile.rt.cpu.printing import Printer
 from reftile.rt.cpu.threads import STOP_SLOT, blocks_in_run, run_blocks, share_blocks
 
+MOST_BLOCKS = 1 << 62
+"""Blocks of a launch at most: threads count on a little when none is left."""
 STREAM_BYTES = 64 << 20
 """From this size of all arrays on rows are written past the caches."""
 
@@ -76,8 +79,11 @@ def launch_cpu(
     """
     module = program if isinstance(program, Module) else Module([program])
     kernel = program if isinstance(program, Kernel) else module.kernel(name)
-    x, y, z = (*grid, 1, 1)[:3]
+    x, y, z = grid_extents(kernel, grid)
     blocks = x * y * z
+    if blocks > MOST_BLOCKS:
+        message = f"{blocks} blocks; the CPU runs at most {MOST_BLOCKS}"
+        raise ReftileError(Diagnosis("launch.grid", message, kernel.span))
     verify_unless_known(kernel)
     numbers, arrays = pack_arguments(kernel, args)
     groups = overlaps(kernel, arrays)
@@ -124,7 +130,9 @@ def _check_writeable(
         group = groups[number] if groups else number
         if not array.writeable and group in prepared.program.written:
             message = f"the array of %{array.name} may not be written to, and the kernel does"
-            raise bad_argument(kernel, message, "access.read_only")
+            hint = "pass an array that may be written to, such as a copy"
+            diagnosis = Diagnosis("access.read_only", message, kernel.span, hint)
+            raise ReftileError(diagnosis)
 
 
 def _head(

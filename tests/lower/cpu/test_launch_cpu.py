@@ -246,6 +246,14 @@ def test_more_waiting_blocks_than_can_run_are_refused() -> None:
     assert caught.value.diagnosis.rule == "cpu.co_resident" and out[0] == 0
 
 
+@pytest.mark.parametrize("grid", [(1 << 24,), (1, 1 << 31), (0,), (1 << 21, 1 << 21, 1 << 21)])
+def test_grids_that_are_too_large_are_refused(grid: tuple[int, ...]) -> None:
+    found = add.specialise(*arrays(), 128)
+    with pytest.raises(reftile.ReftileError, match="blocks") as caught:
+        launch_cpu(found.kernel, grid, found.values)
+    assert caught.value.diagnosis.rule == "launch.grid"
+
+
 def test_waiting_without_progress_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_threads, "PATIENCE_SECONDS", 0.3)
     found = wait_for_ever.specialise(np.zeros(1, np.int32))
