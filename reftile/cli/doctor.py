@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from reftile.cli.output import Output
 from reftile.ir.diagnostics import ReftileError
-from reftile.rt.cache import Cache
+from reftile.rt.cache import all_caches, default_folder
 from reftile.rt.devices import device_count, device_name, driver_version, target
 from reftile.rt.driver import bindings
 
@@ -93,10 +93,10 @@ def _tool(name: str, distribution: str, use: str, extra: str) -> Ability:
 
 def _cache() -> Ability:
     """Whether compiled kernels can be kept."""
-    cache = Cache()
-    entries = cache.entries()
-    detail = f"{cache.folder}: {len(entries)} entries, {sum(e.bytes for e in entries)} bytes"
-    parent = next(p for p in (cache.folder, *cache.folder.parents) if p.exists())
+    folder = default_folder()
+    entries = [entry for cache in all_caches() for entry in cache.entries()]
+    detail = f"{folder}: {len(entries)} entries, {sum(e.bytes for e in entries)} bytes"
+    parent = next(p for p in (folder, *folder.parents) if p.exists())
     if parent.is_dir() and os.access(parent, os.W_OK):
         return Ability("kernel cache", True, detail)
     remedy = "REFTILE_CACHE names another folder"
