@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import pty
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -44,12 +42,18 @@ print("rich" in sys.modules, x.tolist())
 """
 
 
+ROOT = Path(__file__).resolve().parents[1]
+NEVER = 1e9
+"""Seconds of patience that no launch here takes."""
+
+
 def start(
-    tmp_path: Path, patience: float, rounds: int, check: bool, stderr: int
+    tmp_path: Path, patience: float, rounds: int, check: bool, stderr: int, first: str = ""
 ) -> subprocess.Popen[str]:
+    """A process that launches; first: what it does before."""
     path = tmp_path / "count.py"
-    path.write_text(SCRIPT.format(patience=patience, rounds=rounds, check=check))
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    path.write_text(first + SCRIPT.format(patience=patience, rounds=rounds, check=check))
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
         [sys.executable, str(path)],
         stdout=subprocess.PIPE,
@@ -58,14 +62,6 @@ def start(
         env=environment,
         preexec_fn=hear_interrupts,
     )
-
-
-def communicate(process: subprocess.Popen[str], seconds: float) -> tuple[str, str]:
-    """What a process says until its end, which must come in time."""
-    try:
-        return process.communicate(timeout=seconds)
-    finally:
-        process.kill()
 
 
 def read_terminal(terminal: int) -> str:
@@ -106,7 +102,7 @@ def test_a_long_launch_shows_a_bar_that_moves_inside_a_block(tmp_path: Path, che
 
 
 def test_a_short_launch_shows_nothing_and_loads_nothing(tmp_path: Path) -> None:
-    out, shown = run_on_terminal(tmp_path, 2.0, 3)
+    out, shown = run_on_terminal(tmp_path, NEVER, 3)
     assert shown == ""
     assert out.splitlines()[-1] == "False [2, 2, 2, 2]"
 
@@ -130,16 +126,16 @@ def test_nobody_is_told_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("check", [True, False])
 def test_ctrl_c_leaves_the_buffers_and_says_where_it_stopped(tmp_path: Path, check: bool) -> None:
-    process = start(tmp_path, 2.0, 1 << 30, check, subprocess.PIPE)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    time.sleep(1.5)
-    process.send_signal(signal.SIGINT)
-    out, error = communicate(process, 60)
+    place = "machine:run_region" if check else "batched:_run_region"
+    first = "from tests.interrupts import interrupt_at\n"
+    first += f"interrupt_at('reftile.interp.{place}', 1000)\n"
+    process = start(tmp_path, NEVER, 1 << 30, check, subprocess.PIPE, first)
+    out, error = process.communicate()
     assert error == ""
-    where, after = out.splitlines()
+    ready, where, after = out.splitlines()
+    assert ready == "ready"
     assert where.startswith("stopped in block")
     assert "count.py:1" in where
     assert "0 of 4 blocks were done" in where
-    first = int(after.split("[")[1].split(",")[0])
-    assert first > 0, "what was stored stays"
+    stored = int(after.split("[")[1].split(",")[0])
+    assert stored > 0, "what was stored stays"
