@@ -1,12 +1,17 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reftile.layout.atoms import cover, fragment, read
 from reftile.layout.atoms_memory import blocked
 from reftile.layout.convert import _by_elimination, _by_enumeration, convert
 from reftile.layout.linear import Layout, LayoutError
+
+SAME_EVERYWHERE = settings(
+    derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+"""The same examples on any machine, however long they take to make."""
 
 
 def test_accumulator_is_the_next_operand_for_16_bits() -> None:
@@ -95,7 +100,7 @@ def register_layouts(draw: st.DrawFn) -> Layout:
 
 
 @given(register_layouts(), register_layouts())
-@settings(max_examples=150, deadline=None)
+@settings(SAME_EVERYWHERE, max_examples=150)
 def test_elimination_and_enumeration_agree(source: Layout, target: Layout) -> None:
     found = _by_elimination(source, target)
     counted = _by_enumeration(source, target)
@@ -104,7 +109,7 @@ def test_elimination_and_enumeration_agree(source: Layout, target: Layout) -> No
 
 
 @given(register_layouts(), register_layouts())
-@settings(max_examples=150, deadline=None)
+@settings(SAME_EVERYWHERE, max_examples=150)
 def test_named_sources_hold_the_elements(source: Layout, target: Layout) -> None:
     found = _by_elimination(source, target)
     for (place, i), bits in found.sources:
@@ -116,7 +121,7 @@ def test_named_sources_hold_the_elements(source: Layout, target: Layout) -> None
 
 
 @given(register_layouts(), register_layouts())
-@settings(max_examples=100, deadline=None)
+@settings(SAME_EVERYWHERE, max_examples=100)
 def test_rounds_reach_the_bound_of_the_busiest_lane(source: Layout, target: Layout) -> None:
     """No lane can receive more than one element per round, and none needs to."""
     found = _by_elimination(source, target)

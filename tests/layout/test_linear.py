@@ -2,7 +2,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reftile.layout.linear import Basis, Layout, LayoutError, Map, rank
@@ -10,6 +10,12 @@ from reftile.layout.linear import Basis, Layout, LayoutError, Map, rank
 WGMMA_96 = "layout<64x96; register 2*(0,1) 2*(8,0) 12*(0,8); lane 4*(0,2) 8*(1,0); warp 4*(16,0)>"
 WGMMA_64 = "layout<64x64; register 2*(0,1) 2*(8,0) 8*(0,8); lane 4*(0,2) 8*(1,0); warp 4*(16,0)>"
 SWIZZLE = "layout<64x64; offset 64*(0,1) 8*(1,8) 8*(8,0)>"
+
+
+SAME_EVERYWHERE = settings(
+    derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+"""The same examples on any machine, however long they take to make."""
 
 
 def row_major(*shape: int) -> Layout:
@@ -116,7 +122,7 @@ def test_equal_layouts_have_one_form(text: str, canonical: str) -> None:
 
 
 @given(layouts())
-@settings(max_examples=60, deadline=None)
+@settings(SAME_EVERYWHERE, max_examples=60)
 def test_text_reads_back(layout: Layout) -> None:
     assert Layout.parse(str(layout)) == layout
 
@@ -146,7 +152,7 @@ def test_same_function_in_another_form_is_the_same() -> None:
 
 
 @given(layouts())
-@settings(max_examples=60, deadline=None)
+@settings(SAME_EVERYWHERE, max_examples=60)
 def test_bijections_are_injective_and_onto(layout: Layout) -> None:
     assert layout.is_injective and layout.is_onto
     assert sorted(layout.indices().ravel()) == list(range(layout.map.size))
@@ -168,7 +174,7 @@ def test_overlapping_repeats_are_counted_exactly() -> None:
 
 
 @given(layouts())
-@settings(max_examples=60, deadline=None)
+@settings(SAME_EVERYWHERE, max_examples=60)
 def test_inverse_leads_back(layout: Layout) -> None:
     try:
         inverse = layout.map.invert()
@@ -188,7 +194,7 @@ def places_of(layout: Layout) -> dict[str, np.ndarray]:
 
 
 @given(layouts())
-@settings(max_examples=60, deadline=None)
+@settings(SAME_EVERYWHERE, max_examples=60)
 def test_composition_is_evaluation_in_turn_or_refused(layout: Layout) -> None:
     try:
         composed = layout.map.then(row_major(*layout.shape).map.invert())
