@@ -53,7 +53,7 @@ from reftile.rt.cpu import code as cpu_code
 from reftile.rt.cpu import thread_count
 from tests.interp.litmus_suite import suite
 
-CONFIG = StressConfig(iterations=20 * INSTANCES)
+CONFIG = StressConfig(iterations=10 * INSTANCES)
 UNTIL_SEEN = StressConfig(iterations=2000 * INSTANCES)
 """For what shows in the first launches, but by chance."""
 two_processors = pytest.mark.skipif(thread_count() < 2, reason="one processor overlaps nothing")
