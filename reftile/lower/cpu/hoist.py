@@ -19,6 +19,7 @@ from reftile.ir.dtypes import F32, F64
 from reftile.ir.types import TokenType
 from reftile.lower.cpu.builder import Builder
 from reftile.lower.cpu.neighbours import Call, axis_of_neighbours, write_shared
+from reftile.lower.cpu.products import LARGEST_SIZE
 from reftile.lower.cpu.tiles import Buffer, size_of
 from reftile.lower.cpu.views import TileView, constant_of
 
@@ -111,6 +112,7 @@ def write_product(b: Builder, op: Op, found: Product, buffer: Buffer, limits: Se
     # Numbers of 64 bits may wrap; then they are above the extents themselves.
     first, last = (b.scalar(f"muli({x}, i64({k}))", "n") for x in (lower, upper))
     below, beside = (f"addi(muli(i64({t}), i64({x})), i64({x}))" for t, x in ((i, m), (j, n)))
+    count = b.scalar(f"subi(smin({last}, i64({left.extents[1]})), {first})", "n")
     conditions = [
         f"{step} == 1",
         f"{lower} >= 0",
@@ -121,9 +123,10 @@ def write_product(b: Builder, op: Op, found: Product, buffer: Buffer, limits: Se
         f"{below} <= {left.extents[0]}",
         f"{beside} <= {right.extents[1]}",
         f"{left.extents[1]} == {right.extents[0]}",
-        f"{last} - {k} < {left.extents[1]}",
+        f"subi({last}, i64({k})) < {left.extents[1]}",
         f"{left.strides[0]} >= {left.extents[1]}",
         f"{right.strides[0]} >= {right.extents[1]}",
+        *(f"{x} <= {LARGEST_SIZE}" for x in (left.strides[0], right.strides[0], count)),
     ]
     if left.type.padding != "zero" or right.type.padding != "zero":
         conditions.append(f"{last} <= {left.extents[1]}")
@@ -133,7 +136,6 @@ def write_product(b: Builder, op: Op, found: Product, buffer: Buffer, limits: Se
     axis = axis_of_neighbours(b, op, indices, (*op.operands[:3], *found.views), roots)
     b.line(f"if {whole}:")
     with b.indented():
-        count = b.scalar(f"smin({last}, i64({left.extents[1]})) - {first}", "n")
         start_a = f"{left.tensor.start} + ({i} * {m} * {left.strides[0]} + {first}) * {size}"
         start_b = f"{right.tensor.start} + ({first} * {right.strides[0]} + {j} * {n}) * {size}"
         call = Call(

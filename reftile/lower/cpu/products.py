@@ -30,6 +30,9 @@ from reftile.lower.cpu.tiles import (
     size_of,
 )
 
+LARGEST_SIZE = (1 << 31) - 1
+"""Extents and strides, in elements, that BLAS takes at most."""
+
 
 @dataclass(slots=True)
 class Matrix:
@@ -192,8 +195,8 @@ def _view_matrix(b: Builder, load: ViewLoad, kind: str) -> Matrix:
     columns = load.shape[-1] if strides[-1] == "1" else load.shape[-2]
     lead = strides[-2] if strides[-1] == "1" else strides[-1]
     conditions = [found.inside] if found.inside else []
-    if not (lead.isdigit() and int(lead) >= columns):
-        conditions.append(f"{lead} >= {columns}")
+    if not (lead.isdigit() and columns <= int(lead) <= LARGEST_SIZE):
+        conditions += [f"{lead} >= {columns}", f"{lead} <= {LARGEST_SIZE}"]
     nest.write()
     if not conditions:
         return Matrix(b.scalar(here, "p"), strides)
