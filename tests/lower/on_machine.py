@@ -7,6 +7,7 @@ have other bits than the executor's.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,6 +46,36 @@ def lowered(name: str, *changes: tuple[str, str]) -> Lowered:
     """An example, lowered for its target."""
     kernel = read_kernel(name, *changes)
     return lower(kernel, str(kernel.attributes["target"]))
+
+
+def one_tile(source: str, result: str, body: str, warps: int = 1, target: str = "sm_80") -> str:
+    """A kernel that makes a tile of another: `body` computes %r, of all of O, from %a, all of X.
+
+    source, result: their types, such as `16x32xf16`. %read is the token of the load, %zero is 0.
+    """
+
+    def access(tile: str) -> tuple[str, str, str]:
+        *shape, dtype = tile.split("x")
+        strides = [str(math.prod(map(int, shape[axis + 1 :]))) for axis in range(len(shape))]
+        view = f"tensor_view<{tile}, strides=[{', '.join(strides)}]>"
+        part = f"partition_view<tile=({'x'.join(shape)}), {view}>"
+        return f"tile<ptr<{dtype}>>", view, part
+
+    (x, x_view, x_part), (o, o_view, o_part) = access(source), access(result)
+    x_at, o_at = (", ".join(["%zero"] * tile.count("x")) for tile in (source, result))
+    return f"""
+    pipe kernel @k(%x: {x}, %o: {o}) attributes {{target = "{target}", warps = {warps}}} {{
+      %zero = constant {{value = 0}} : tile<i32>
+      %xt = make_tensor_view %x, [], [] : {x_view}
+      %v = make_partition_view %xt : {x_part}
+      %ot = make_tensor_view %o, [], [] : {o_view}
+      %w = make_partition_view %ot : {o_part}
+      %a, %read = load_view_tko %v, [{x_at}] {{ordering = weak}} : tile<{source}>, token
+      {body}
+      %stored = store_view_tko %r, %w, [{o_at}] {{ordering = weak}} : token
+      return
+    }}
+    """
 
 
 def pack(plan: HostPlan, arguments: Mapping[str, Argument]) -> list[object]:

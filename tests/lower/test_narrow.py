@@ -12,7 +12,7 @@ from reftile.interp.launch import interpret
 from reftile.ir.parse import parse
 from reftile.lower.pipeline import lower
 from reftile.lower.ptx.assemble import assemble, find_ptxas
-from tests.lower.on_machine import launch
+from tests.lower.on_machine import launch, one_tile
 
 KINDS: dict[str, Any] = {
     "i8": np.int8,
@@ -24,25 +24,9 @@ KINDS: dict[str, Any] = {
 
 
 def text(dtype: str, rows: int, columns: int, body: str, warps: int = 1) -> str:
-    """O from X, both of rows x columns; `body` computes %r from %a."""
-    view = f"tensor_view<{rows}x{columns}x{dtype}, strides=[{columns}, 1]>"
-    part = f"partition_view<tile=({rows}x{columns}), {view}>"
-    return f"""
-    pipe kernel @k(%x: tile<ptr<{dtype}>>, %o: tile<ptr<{dtype}>>) attributes {{
-        target = "sm_80", warps = {warps}}} {{
-      %zero = constant {{value = 0}} : tile<i32>
-      %xt = make_tensor_view %x, [], [] : {view}
-      %v = make_partition_view %xt : {part}
-      %ot = make_tensor_view %o, [], [] : {view}
-      %w = make_partition_view %ot : {part}
-      %b = alloc_buffer : buffer<{rows}x{columns}x{dtype}>
-      %a, %read = load_view_tko %v, [%zero, %zero] {{ordering = weak}} :
-        tile<{rows}x{columns}x{dtype}>, token
-      {body}
-      %s = store_view_tko %r, %w, [%zero, %zero] {{ordering = weak}} : token
-      return
-    }}
-    """
+    """O from X, both of rows x columns, with a buffer %b of that size."""
+    tile = f"{rows}x{columns}x{dtype}"
+    return one_tile(tile, tile, f"%b = alloc_buffer : buffer<{tile}>\n{body}", warps)
 
 
 def agree(source: str, x: np.ndarray, wanted: np.ndarray) -> None:

@@ -8,6 +8,7 @@ import pytest
 from reftile.ir.parse import parse
 from reftile.lower.pipeline import lower
 from reftile.lower.ptx.assemble import assemble, find_ptxas
+from tests.lower.on_machine import one_tile
 from tests.lower.test_views import everywhere
 
 KINDS = {"f32": np.float32, "i32": np.int32, "f64": np.float64, "i64": np.int64}
@@ -27,24 +28,11 @@ def region(op: str, dtype: str) -> str:
 def along(dtype: str, op: str, identity: str, axis: int, warps: int, target: str) -> str:
     """O = the reduction of X over one axis."""
     kept = COLUMNS if axis == 0 else ROWS
-    view = f"tensor_view<{ROWS}x{COLUMNS}x{dtype}, strides=[{COLUMNS}, 1]>"
-    out = f"tensor_view<{kept}x{dtype}, strides=[1]>"
-    return f"""
-    pipe kernel @along(%x: tile<ptr<{dtype}>>, %o: tile<ptr<{dtype}>>) attributes {{
-        target = "{target}", warps = {warps}}} {{
-      %zero = constant {{value = 0}} : tile<i32>
-      %xt = make_tensor_view %x, [], [] : {view}
-      %v = make_partition_view %xt : partition_view<tile=({ROWS}x{COLUMNS}), {view}>
-      %ot = make_tensor_view %o, [], [] : {out}
-      %w = make_partition_view %ot : partition_view<tile=({kept}), {out}>
-      %a, %read = load_view_tko %v, [%zero, %zero] {{ordering = weak}} :
-        tile<{ROWS}x{COLUMNS}x{dtype}>, token
-      %s = reduce %a {{axis = {axis}, identities = [{identity}]}} :
+    body = f"""
+      %r = reduce %a {{axis = {axis}, identities = [{identity}]}} :
         tile<{kept}x{dtype}> {region(op, dtype)}
-      %put = store_view_tko %s, %w, [%zero] {{ordering = weak}} : token
-      return
-    }}
     """
+    return one_tile(f"{ROWS}x{COLUMNS}x{dtype}", f"{kept}x{dtype}", body, warps, target)
 
 
 def values(dtype: str) -> np.ndarray:
@@ -89,26 +77,13 @@ def test_ptxas_takes_reductions_across_warps(target: str) -> None:
 # Several tiles at once, truth values, and all of a block
 
 
-def whole(body: str, out: str, x: str = "f32", warps: int = 4) -> str:
-    """O, of 32 equal elements, from a row of 1024."""
-    view = f"tensor_view<1024x{x}, strides=[1]>"
-    written = f"tensor_view<32x{out}, strides=[1]>"
-    return f"""
-    pipe kernel @whole(%x: tile<ptr<{x}>>, %o: tile<ptr<{out}>>) attributes {{
-        target = "sm_80", warps = {warps}}} {{
-      %zero = constant {{value = 0}} : tile<i32>
-      %xt = make_tensor_view %x, [], [] : {view}
-      %v = make_partition_view %xt : partition_view<tile=(1024), {view}>
-      %ot = make_tensor_view %o, [], [] : {written}
-      %w = make_partition_view %ot : partition_view<tile=(32), {written}>
-      %a, %read = load_view_tko %v, [%zero] {{ordering = weak}} : tile<1024x{x}>, token
-      {body}
+def whole(body: str, out: str) -> str:
+    """O, of 32 elements equal to the %s of `body`, from a row of 1024."""
+    spread = f"""
       %one = reshape %s : tile<1x{out}>
-      %all = broadcast %one : tile<32x{out}>
-      %put = store_view_tko %all, %w, [%zero] {{ordering = weak}} : token
-      return
-    }}
+      %r = broadcast %one : tile<32x{out}>
     """
+    return one_tile("1024xf32", f"32x{out}", body + spread, warps=4)
 
 
 def test_the_greatest_element_and_where_it_is() -> None:
