@@ -80,12 +80,14 @@ class Op:
         self.span = span
         self.parent: Block | None = None
         self.comments: tuple[str, ...] = ()
-        self.results = tuple(
-            [
-                Value(t, names[i] if i < len(names) else "", self, i)
-                for i, t in enumerate(result_types)
-            ]
-        )
+        self.results: tuple[Value, ...] = ()
+        if result_types:
+            self.results = tuple(
+                [
+                    Value(t, names[i] if i < len(names) else "", self, i)
+                    for i, t in enumerate(result_types)
+                ]
+            )
         for region in regions:
             region.parent = self
 
