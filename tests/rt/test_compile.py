@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from reftile.rt import devices
 from reftile.rt.cache import Cache
 from reftile.rt.compile import cache_key, compile_kernel, own_version
 from tests.rt.fake_driver import FakeDriver
+from tests.work import calls_in
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "pipe"
 FIRST_LAUNCH = b""
@@ -79,18 +79,19 @@ def test_a_warm_start_neither_lowers_nor_verifies(
     assert second.resources == first.resources
 
 
-def test_a_warm_start_takes_at_most_ten_milliseconds(fake: FakeDriver, tmp_path: Path) -> None:
-    """Of this process's own time; the driver's comes on top (bench/launch.py measures both)."""
+def test_a_warm_start_does_little(fake: FakeDriver, tmp_path: Path) -> None:
+    """It takes about 3 ms of this process's own time; bench/launch.py measures it."""
     for name in sorted(path.stem for path in EXAMPLES.glob("*sm90.tile")):
         compile_kernel(read(name), 0, cached=Cache(tmp_path))
         fake.log = b""
-        kernels = [read(name) for _ in range(9)]
-        taken: list[float] = []
-        for kernel in kernels:
-            start = time.thread_time()
-            assert compile_kernel(kernel, 0, cached=Cache(tmp_path)).from_disk
-            taken.append(time.thread_time() - start)
-        assert min(taken) < 10e-3
+        kernel, warm = read(name), list[bool]()
+
+        def start(kernel: Kernel = kernel, warm: list[bool] = warm) -> None:
+            warm.append(compile_kernel(kernel, 0, cached=Cache(tmp_path)).from_disk)
+
+        # At most 14,846.
+        assert calls_in(start) < 25_000
+        assert warm == [True]
 
 
 @pytest.mark.parametrize("change", ["text", "plan", "target", "driver", "reftile"])

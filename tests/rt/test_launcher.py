@@ -358,7 +358,7 @@ def test_an_array_that_is_only_read_may_be_read_only(
 def test_threads_do_not_mix_their_arguments(fake: FakeDriver, maps: list[tuple[Any, ...]]) -> None:
     """The driver gives up the interpreter's lock while it reads the parameters."""
     launch = make()
-    barrier = threading.Barrier(2, timeout=10)
+    barrier = threading.Barrier(2, timeout=300)
     wrong: list[int] = []
     record = fake.do_cuLaunchKernelEx
 

@@ -137,7 +137,6 @@ def test_a_long_launch_hears_ctrl_c(tmp_path: Path, program: str, threads: str) 
     assert process.stdout.readline() == "begun\n"
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    began = time.monotonic()
+    # Were it not heard, the launch would go on for minutes.
     out, error = process.communicate(timeout=60)
     assert process.returncode == 0 and out == "interrupted\n", error
-    assert time.monotonic() - began < 20

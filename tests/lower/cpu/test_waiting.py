@@ -27,7 +27,7 @@ def test_launches_at_once_all_get_threads_for_all_their_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     blocks = threads.MOST_WAITING * 3 // 4
-    monkeypatch.setattr(threads, "PATIENCE_SECONDS", 20.0)
+    monkeypatch.setattr(threads, "PATIENCE_SECONDS", 300.0)
     submit = ThreadPoolExecutor.submit
 
     def submit_in_turn(self: ThreadPoolExecutor, *work: Any) -> Future[Any]:
