@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -159,7 +160,7 @@ def test_tuning_finds_a_configuration_and_keeps_it(tmp_path: Path) -> None:
     def few(test: LitmusTest, config: StressConfig) -> Histogram:
         return run_on_views(test, replace(config, instances=1))
 
-    tuned = tune(suite()["SB+rlx"], few, configs=12, iterations=25)
+    tuned = tune(suite()["SB+rlx"], few, configs=12, iterations=25, seconds=inf)
     assert tuned.rate > 0.1
     assert tuned.rate >= few(suite()["SB+rlx"], random_config(0, 25)).rate
     path = tmp_path / "profile.json"

@@ -391,7 +391,7 @@ def suite(tmp_path: Path) -> Iterator[Path]:
 def run_plugin(suite: Path, *options: str) -> str:
     command = [sys.executable, "-m", "pytest", "-p", "reftile.interop.cutile_pytest", *options]
     done = subprocess.run(
-        [*command, str(suite)], cwd=suite, capture_output=True, text=True, timeout=300, check=False
+        [*command, str(suite)], cwd=suite, capture_output=True, text=True, check=False
     )
     return done.stdout + done.stderr
 

@@ -26,7 +26,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
     program = tmp_path / "page.py"
     program.write_text("\n".join(blocks), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, str(program)], capture_output=True, text=True, check=False
     )
     assert re.sub(r"\(address .*", "", shown) in done.stderr
     assert str(program) in done.stderr.splitlines()[-10:].__repr__()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import tracemalloc
 from pathlib import Path
-from time import perf_counter
 
 import pytest
 
@@ -114,14 +113,12 @@ def mutated_inside(data: bytes, rng: random.Random) -> bytes:
 def test_random_damage_gives_diagnoses(seed: int) -> None:
     # Longer runs: 10,000 of each kind over other files found no more rules than these.
     rng = random.Random(seed)
-    start = perf_counter()
     for _ in range(300):
         rule_of(mutated(rng.choice(FILES), rng))
         data = mutated_inside(rng.choice(FILES), rng)
         if not rule_of(data):
             text = show(read_bytecode(data))
             assert show(parse(text)) == text
-    assert perf_counter() - start < 60
 
 
 def file_of(*sections: tuple[int, bytes]) -> bytes:

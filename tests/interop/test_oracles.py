@@ -29,7 +29,7 @@ needs_assembler = pytest.mark.skipif(
 
 def disassemble(path: Path) -> str:
     command = [str(TOOLS / "tileirdisasm"), str(path)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 @needs_disassembler
@@ -62,7 +62,7 @@ def test_the_assembler_accepts_what_is_written(target: str, version: int, tmp_pa
         path.write_bytes(write_bytecode(program, version))
         command = [str(TOOLS / "tileiras"), f"--gpu-name={target}", str(path)]
         command += ["-o", str(tmp_path / f"{name}.cubin")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
 
