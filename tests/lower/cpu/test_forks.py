@@ -25,7 +25,7 @@ from reftile.rt.cpu import blas, code, launch_cpu
 from reftile.rt.cpu import threads as cpu_threads
 
 signal.alarm(200)
-cpu_threads.PATIENCE_SECONDS = 20.0
+cpu_threads.PATIENCE_SECONDS = 150.0
 
 def bits(case, threads=2):
     found, grid, results = case()
