@@ -24,6 +24,7 @@ from reftile.ir.diagnostics import Diagnosis, ReftileError
 from reftile.lang.backends import (
     BACKENDS,
     Backend,
+    InterpretedFallback,
     LaunchOptions,
     UncheckedFallback,
     fall_back,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Diagnosis",
+    "InterpretedFallback",
     "KernelFunction",
     "ReftileError",
     "UncheckedFallback",
@@ -80,7 +82,7 @@ def _load_interpreter() -> Backend:
                 except ReftileError as error:
                     if not error.diagnosis.rule.startswith("batched."):
                         raise
-                    fall_back(error, kernel)
+                    fall_back(error, kernel, UncheckedFallback)
             report = interpreter.interpret(kernel, grid, args, check=True, **settings)
         if options.prints:
             print("".join(report.printed), end="")
@@ -96,7 +98,10 @@ def _load_cpu() -> Backend:
 
 
 def _load_default() -> Backend:
-    """The interpreter where a launch is checked; else the CPU, and the interpreter for the rest."""
+    """The interpreter where a launch is checked; else the CPU.
+
+    What the CPU lacks is interpreted, with a warning.
+    """
     interpreter = _load_interpreter()
 
     def run(
@@ -109,6 +114,7 @@ def _load_default() -> Backend:
         except ReftileError as error:
             if error.diagnosis.rule not in ("cpu.unsupported", "cpu.co_resident", "cpu.missing"):
                 raise
+            fall_back(error, kernel, InterpretedFallback)
             return interpreter(kernel, grid, args, options)
 
     return run

@@ -86,6 +86,10 @@ class UncheckedFallback(UserWarning):
     """A launch with check=False ran on the checked path, and this says why."""
 
 
+class InterpretedFallback(UserWarning):
+    """A launch that would be compiled for the CPU was interpreted, and this says why."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Specialised:
     """A kernel of the IR for some arguments, and the values of its arguments."""
@@ -129,10 +133,11 @@ def read_grid(grid: object) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def fall_back(reason: ReftileError, kernel: Kernel) -> None:
-    """Warn that a launch that asked not to be checked is checked after all."""
-    warnings.warn(
-        f"`{kernel.name}` runs checked although check=False: {reason.diagnosis.message}",
-        UncheckedFallback,
-        stacklevel=5,
-    )
+def fall_back(reason: ReftileError, kernel: Kernel, category: type[UserWarning]) -> None:
+    """Warn that a launch runs otherwise than was asked for."""
+    what: dict[type[UserWarning], str] = {
+        UncheckedFallback: "checked although check=False",
+        InterpretedFallback: "on the interpreter, which takes much longer than compiled code",
+    }[category]
+    message = f"`{kernel.name}` runs {what}: {reason.diagnosis.message}"
+    warnings.warn(message, category, stacklevel=5)

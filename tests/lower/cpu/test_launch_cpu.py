@@ -97,9 +97,13 @@ def test_orders_other_than_that_of_the_program_are_for_the_interpreter() -> None
 def test_what_the_cpu_refuses_runs_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_threads, "MOST_WAITING", 2)
     lock, out = np.zeros(1, np.int32), np.zeros(1, np.int32)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with pytest.warns() as caught:
         report = reftile.launch(take_turns, (3,), (lock, out), check=False)
+    first, second = caught
+    assert first.category is reftile.InterpretedFallback
+    assert "on the interpreter" in str(first.message) and "at most 2 such" in str(first.message)
+    assert first.filename == __file__, "it names the line that launches"
+    assert second.category is reftile.UncheckedFallback
     assert backend_of(report) == "interp" and out[0] == 3
 
 
@@ -112,8 +116,12 @@ def test_without_numba_all_runs_in_the_interpreter(monkeypatch: pytest.MonkeyPat
         i = ct.bid(0)
         ct.store(c, (i,), ct.load(a, (i,), (tile,)) - ct.load(b, (i,), (tile,)))
 
-    assert backend_of(reftile.launch(subtract, (8,), (a, b, c, 128), check=False)) == "interp"
-    assert np.array_equal(c, a - b)
+    with pytest.warns(reftile.InterpretedFallback, match="needs numba"):
+        report = reftile.launch(subtract, (8,), (a, b, c, 128), check=False)
+    assert backend_of(report) == "interp" and np.array_equal(c, a - b)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        reftile.launch(subtract, (8,), (a, b, c, 128), check=False, backend="interp")
     with pytest.raises(reftile.ReftileError, match="pip install numba") as caught:
         reftile.launch(subtract, (8,), (a, b, c, 128), check=False, backend="cpu")
     assert caught.value.diagnosis.rule == "cpu.missing"
