@@ -135,9 +135,9 @@ def read_grid(grid: object) -> tuple[int, ...]:
 
 def fall_back(reason: ReftileError, kernel: Kernel, category: type[UserWarning]) -> None:
     """Warn that a launch runs otherwise than was asked for."""
-    what: dict[type[UserWarning], str] = {
-        UncheckedFallback: "checked although check=False",
-        InterpretedFallback: "on the interpreter, which takes much longer than compiled code",
-    }[category]
+    if category is UncheckedFallback:
+        what = "checked although check=False"
+    else:
+        what = "on the interpreter, which takes much longer than compiled code"
     message = f"`{kernel.name}` runs {what}: {reason.diagnosis.message}"
     warnings.warn(message, category, stacklevel=5)
