@@ -41,13 +41,14 @@ class Call:
     def alone(self, kind: str, out: str) -> str:
         """The text of the call that adds one block's product to what is at an address."""
         m, n, _ = self.shape
-        return self._text("sgemm" if kind == "f32" else "dgemm", "", (str(m), str(n)), out)
+        return self._text(kind, "", (str(m), str(n)), out)
 
     def together(self, kind: str, extents: tuple[str, str], out: str) -> str:
         """The text of the call that writes a product of more rows, or columns, to an address."""
-        return self._text("sgemm" if kind == "f32" else "dgemm", "_anew", extents, out)
+        return self._text(kind, "_anew", extents, out)
 
-    def _text(self, function: str, how: str, extents: tuple[str, str], out: str) -> str:
+    def _text(self, kind: str, how: str, extents: tuple[str, str], out: str) -> str:
+        function = "sgemm" if kind == "f32" else "dgemm"
         rows, columns = extents
         sizes = f"i64({rows}), i64({columns}), {self.shape[2]}"
         operands = f"{self.a}, i64({self.leads[0]}), {self.b}, i64({self.leads[1]})"
@@ -72,11 +73,9 @@ def axis_of_neighbours(
         return None
     for axis in (0, 1):
         if _is_number(indices[axis]):
-            others = (indices[1 - axis], *same)
-            known: dict[Value, bool] = {}
-            if any(_varies(v, body, known) for v in others) or _changes(b, body, roots):
-                return None
-            return axis
+            others = {indices[1 - axis], *same}
+            is_shared = others <= _alike(body) and not _changes(b, body, roots)
+            return axis if is_shared else None
     return None
 
 
@@ -86,21 +85,17 @@ def _is_number(value: Value) -> bool:
     return isinstance(owner, Op) and owner.name == "get_tile_block_id" and value is owner.results[0]
 
 
-def _varies(value: Value, body: Block, known: dict[Value, bool]) -> bool:
-    """Whether a value may differ between neighbours."""
-    if value not in known:
-        owner = value.owner
-        if isinstance(owner, Block):
-            known[value] = owner is not body
-        elif owner is None:
-            known[value] = True
-        elif owner.name == "get_tile_block_id":
-            known[value] = _is_number(value)
-        elif owner.regions or not (owner.definition.is_pure or owner.name.startswith("make_")):
-            known[value] = True
-        else:
-            known[value] = any(_varies(v, body, known) for v in owner.operands)
-    return known[value]
+def _alike(body: Block) -> set[Value]:
+    """The values of a kernel's body that are surely the same in neighbours."""
+    found = set(body.arguments)
+    for op in body.ops:
+        if op.name == "get_tile_block_id":
+            found.update(op.results[1:])
+            continue
+        is_pure = op.definition.is_pure or op.name.startswith("make_")
+        if is_pure and not op.regions and found.issuperset(op.operands):
+            found.update(op.results)
+    return found
 
 
 def _changes(b: Builder, body: Block, roots: Sequence[Root | None]) -> bool:

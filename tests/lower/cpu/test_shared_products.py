@@ -78,6 +78,14 @@ def sums_of_other_lengths(a, b, c):
     ct.store(c, (i, j), total)
 
 
+@reftile.kernel
+def with_a_long_way_to_an_index(a, b, c, length: ct.Constant[int]):
+    i, j = ct.bid(0), ct.bid(1)
+    for k in ct.static_iter(range(length)):
+        j = j + (k % 2) * 2 - 1
+    ct.store(c, (i, j), product(a, b, i, j))
+
+
 def arrays(m: int, n: int, k: int, whole: bool = True) -> tuple[np.ndarray, ...]:
     random = np.random.default_rng(m + n + k)
     if whole:
@@ -136,6 +144,14 @@ def test_blocks_that_differ_in_more_share_nothing(kernel: Any) -> None:
     a, b, c = arrays(128, 128, 128)
     found = kernel.specialise(a, b, c)
     assert generate(found.kernel).most_shared == 0
+
+
+def test_the_way_to_an_index_may_be_long() -> None:
+    a, b, c = arrays(128, 128, 40)
+    found = with_a_long_way_to_an_index.specialise(a, b, c, 600)
+    assert generate(found.kernel).most_shared > 1
+    launch_cpu(found.kernel, (8, 4), found.values, threads=2)
+    assert np.array_equal(c, a @ b)
 
 
 def test_arrays_that_overlap_are_not_shared() -> None:
