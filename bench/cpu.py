@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from timing import commit
 
 import reftile
 import reftile.lang as ct
@@ -438,15 +439,6 @@ def processor() -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
-
-
-def commit() -> str:
-    """The commit that is measured, or nothing outside a checkout."""
-    git = ["git", "-C", str(HERE), "rev-parse", "HEAD"]
-    try:
-        return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
-    except OSError:
-        return ""
 
 
 def main() -> None:

@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import timing
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the checkout need not be installed
 
@@ -330,12 +332,7 @@ def describe(results: Results, commit: str) -> None:
         gpu = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
     except OSError:
         gpu = torch.cuda.get_device_name()
-    if not commit:
-        try:
-            git = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
-            commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
-        except OSError:
-            commit = ""
-    facts = {"gpu": gpu, "torch": torch.__version__, "cuda": torch.version.cuda, "commit": commit}
+    facts = {"gpu": gpu, "torch": torch.__version__, "cuda": torch.version.cuda}
+    facts["commit"] = commit or timing.commit()
     results.data.update(facts)
     print(facts, flush=True)

@@ -1,9 +1,11 @@
-"""How long something takes, in wall time and in processor time."""
+"""How long something takes, in wall time and in processor time, and at which commit."""
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 LEAST_SECONDS = 0.1
@@ -30,3 +32,12 @@ def measure(run: Callable[[], object]) -> Seconds:
         cpus.append(time.process_time() - cpu)
     count = len(walls)
     return Seconds(sum(walls) / count, sum(cpus) / count, min(walls), min(cpus))
+
+
+def commit() -> str:
+    """The commit that is measured, or nothing outside a checkout."""
+    git = ["git", "-C", str(Path(__file__).resolve().parent), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""

@@ -5,8 +5,8 @@
     program.arguments   how the launch packs what it is given
 
 The function runs blocks until none is left: threads take them in chunks from a shared counter. Its
-parameters are one array of 64-bit numbers (see `Slots`) and the address of the thread's scratch
-memory; it gives 0.
+parameters are one array of 64-bit numbers (see `FIRST_ARGUMENT`) and the address of the thread's
+scratch memory; it gives 0.
 """
 
 from __future__ import annotations

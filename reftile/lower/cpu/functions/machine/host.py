@@ -13,15 +13,18 @@ from numba.extending import intrinsic
 from reftile.lower.cpu.functions.machine.instructions import LLVM
 
 
+def _slot(builder, params, number):
+    """The address of a slot of the parameters."""
+    start = builder.mul(number, ir.Constant(LLVM["i64"], 8))
+    return builder.bitcast(builder.gep(params, [start]), LLVM["i64"].as_pointer())
+
+
 @intrinsic
 def get(typingctx, params, slot):
     """A slot of the parameters; they do not change while a launch runs."""
 
     def generate(context, builder, signature, args):
-        place = builder.bitcast(
-            builder.gep(args[0], [builder.mul(args[1], ir.Constant(LLVM["i64"], 8))]),
-            LLVM["i64"].as_pointer(),
-        )
+        place = _slot(builder, args[0], args[1])
         return builder.load(place)
 
     return types.int64(params, types.int64), generate
@@ -32,9 +35,7 @@ def stopped(typingctx, params):
     """Whether a fault, or the host, has stopped the launch."""
 
     def generate(context, builder, signature, args):
-        place = builder.bitcast(
-            builder.gep(args[0], [ir.Constant(LLVM["i64"], 6 * 8)]), LLVM["i64"].as_pointer()
-        )
+        place = _slot(builder, args[0], ir.Constant(LLVM["i64"], 6))
         value = builder.load_atomic(place, "monotonic", 8)
         return builder.icmp_signed("!=", value, ir.Constant(LLVM["i64"], 0))
 
@@ -46,10 +47,7 @@ def take(typingctx, params, slot, count):
     """Advance a slot of the parameters by `count` for all threads; what it was."""
 
     def generate(context, builder, signature, args):
-        place = builder.bitcast(
-            builder.gep(args[0], [builder.mul(args[1], ir.Constant(LLVM["i64"], 8))]),
-            LLVM["i64"].as_pointer(),
-        )
+        place = _slot(builder, args[0], args[1])
         return builder.atomic_rmw("add", place, args[2], "monotonic")
 
     return types.int64(params, types.int64, types.int64), generate
@@ -60,10 +58,7 @@ def put_first(typingctx, params, slot, value):
     """Set a slot of the parameters that is still 0."""
 
     def generate(context, builder, signature, args):
-        place = builder.bitcast(
-            builder.gep(args[0], [builder.mul(args[1], ir.Constant(LLVM["i64"], 8))]),
-            LLVM["i64"].as_pointer(),
-        )
+        place = _slot(builder, args[0], args[1])
         zero = ir.Constant(LLVM["i64"], 0)
         builder.cmpxchg(place, zero, args[2], "monotonic", "monotonic")
         return context.get_dummy_value()
