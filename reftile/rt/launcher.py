@@ -13,10 +13,11 @@ import struct
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from reftile.ir.diagnostics import ReftileError, fail
-from reftile.lower.host import HostPlan, PointerParameter, ScalarParameter, TensorMapParameter
+from reftile.lower.host import HostPlan, ScalarParameter, TensorMapParameter
 from reftile.rt import devices, driver
 from reftile.rt.arguments import TORCH_NAMES, DeviceArray, check_dtype, is_torch, read_array
 from reftile.rt.jit import Function
@@ -119,9 +120,19 @@ class Launcher:
         maps = [f"m{i}" for i in range(len(self.plan.parameters) - len(by_value))]
         packed = [*(at[p.name] for p in by_value), *maps]
         telling = [at[n] for n in self._telling]
-        # Floats by their bytes: -0.0 is equal to 0.0.
-        exact = [_exact(p, at[p.name]) for p in by_value]
+        exact: list[str] = []
+        for i, parameter in enumerate(by_value):
+            exact.append(at[parameter.name])
+            if isinstance(parameter, ScalarParameter) and parameter.dtype.startswith("f"):
+                # Floats by their bytes: -0.0 is equal to 0.0.
+                exact[-1] = f"e{i}"
+                reads.append(f"e{i} = exact({at[parameter.name]})")
         used = dict.fromkeys((*telling, *exact, *shapes))
+        parts = [*used, "grid", "stream"]
+        before = [f"l{i}" for i in range(len(parts))]
+        # Streams of some libraries cannot be compared with others; the same object is the same.
+        changed = [f"{now} != {then}" for now, then in zip(parts[:-1], before, strict=False)]
+        changed.append(f"stream is not {before[-1]}")
         slow = [
             f"given = {_listed([*telling, *shapes])}",
             "try: maps = known[given]",
@@ -130,32 +141,34 @@ class Launcher:
             f"{_listed(maps)} = maps" if maps else "",
             "try: slot = take()",
             "except IndexError: slot = new_slot()",
-            "buffer, config, pointers, state = slot",
+            "buffer, config, state, start = slot",
             f"pack(buffer, 0, {', '.join(packed)})" if packed else "",
             "if grid != state[0]: set_grid(config, state, grid)",
-            "if stream != state[1]: set_stream(config, state, stream)",
-            "status = start(config, handle, pointers, 0)[0]",
+            "if stream is not state[1]: set_stream(config, state, stream)",
+            "status = start()[0]",
             "keep(key, slot)",
         ]
         lines = [
             f"{_listed(names)} = args" if names else "",
             *([f"if {' or '.join(guards)}: return other(grid, args, stream)"] if guards else []),
             *reads,
-            f"key = (grid, stream, {', '.join(used)})",
-            "try: slot = blocks[key]",
-            "except KeyError: slot = None",
-            "except TypeError: slot = key = None",
-            "if slot is None:",
+            f"{', '.join(before)}, slot, start = last",
+            f"if {' or '.join(changed)}:",
+            f"    key = {_listed(parts)}",
+            "    try: last = blocks[key]",
+            "    except KeyError: start = None",
+            "    except TypeError: start = key = None",
+            "    else: slot, start = last[-2:]",
+            "if start is None:",
             *(f"    {line}" for line in slow if line),
-            "else:",
-            "    buffer, config, pointers, state = slot",
-            "    status = start(config, handle, pointers, 0)[0]",
-            "if status is not success: failed(status, config, pointers, grid)",
+            "else: status = start()[0]",
+            "if status is not success: failed(status, slot, grid)",
             "return",
         ]
         body = "".join(f"        {line}\n" for line in lines if line)
         return (
-            f"def launch(grid, args, stream=0):\n    try:\n{body}"
+            f"last = (None,) * {len(parts) + 2}\n"
+            f"def launch(grid, args, stream=0):\n    global last\n    try:\n{body}"
             "    except expected as error: wrong = error\n"
             "    explain(wrong, grid, args, stream, launch)\n"
         )
@@ -191,8 +204,6 @@ class Launcher:
             "pack": struct.Struct(self.fields.format).pack_into,
             "set_grid": self._set_grid,
             "set_stream": _set_stream,
-            "start": bindings.cuLaunchKernelEx,
-            "handle": self.function.handle,
             "success": bindings.CUresult.CUDA_SUCCESS,
             "failed": self._failed,
             "explain": self._explain,
@@ -305,7 +316,7 @@ class Launcher:
             return
         if len(self._blocks) >= KEPT_BLOCKS:
             self._blocks.clear()
-        self._blocks[key] = slot
+        self._blocks[key] = (*key, slot, slot[-1])
 
     def _new_slot(self) -> tuple[Any, ...]:
         bindings = driver.bindings()
@@ -321,8 +332,12 @@ class Launcher:
         config.hStream = bindings.CUstream(0)
         config.numAttrs = 0
         buffer = (ctypes.c_char * size).from_address(base)
-        # The last item keeps alive what the addresses point into.
-        return buffer, config, ctypes.addressof(pointers), [None, 0, store, pointers]
+        # The state keeps alive what the addresses point into.
+        state = [None, 0, store, pointers]
+        start = partial(
+            bindings.cuLaunchKernelEx, config, self.function.handle, ctypes.addressof(pointers), 0
+        )
+        return buffer, config, state, start
 
     def _set_grid(self, config: Any, state: list[Any], grid: Grid) -> None:
         x, y, z = (*grid, 1, 1)[:3]
@@ -344,13 +359,14 @@ class Launcher:
 
     # What went wrong
 
-    def _failed(self, status: Any, config: Any, pointers: int, grid: Grid) -> None:
+    def _failed(self, status: Any, slot: tuple[Any, ...], grid: Grid) -> None:
         bindings = driver.bindings()
+        _, config, _, start = slot
         name = driver.short_name(status)
         if name in ("INVALID_CONTEXT", "INVALID_HANDLE", "NOT_INITIALIZED"):
             # This thread has no context yet, or another device's: launch in ours.
             with devices.on_device(self.device):
-                status = bindings.cuLaunchKernelEx(config, self.function.handle, pointers, 0)[0]
+                status = start()[0]
             if status == bindings.CUresult.CUDA_SUCCESS:
                 return
             self._check_stream(int(config.hStream))
@@ -411,12 +427,6 @@ class Launcher:
 def _listed(names: Sequence[str]) -> str:
     """Names as a tuple."""
     return f"({', '.join(names)}{',' * (len(names) == 1)})"
-
-
-def _exact(parameter: ScalarParameter | PointerParameter, name: str) -> str:
-    """A value as it stands in the key of a launch."""
-    is_float = isinstance(parameter, ScalarParameter) and parameter.dtype.startswith("f")
-    return f"exact({name})" if is_float else name
 
 
 def _set_stream(config: Any, state: list[Any], stream: Any) -> None:

@@ -158,6 +158,35 @@ def test_torch_tensors_are_read_by_their_own_attributes(
     assert len(fake.launches) == 3
 
 
+def test_streams_that_cannot_be_compared_do_no_harm(
+    fake: FakeDriver, maps: list[tuple[Any, ...]]
+) -> None:
+    class Stream:
+        """Compares as some libraries' streams do: with its own kind only."""
+
+        def __init__(self, handle: int) -> None:
+            self.handle = handle
+
+        def __cuda_stream__(self) -> tuple[int, int]:
+            return 0, self.handle
+
+        def __eq__(self, other: object) -> bool:
+            return self.handle == other.handle  # type: ignore[attr-defined]
+
+        def __hash__(self) -> int:
+            return id(self)
+
+    launch = make()
+    streams = [0, Stream(5), 0, Stream(6), 7]
+    for _ in range(3):
+        for stream in streams:
+            for _ in range(3):
+                launch((2,), [bf16(4096), Array(512), 256, 64, 0.5], stream)
+    assert [found.stream for found in fake.launches] == [
+        n for n in [0, 5, 0, 6, 7] for _ in "abc"
+    ] * 3
+
+
 def test_launches_that_repeat_are_kept_ready_and_stay_exact(
     fake: FakeDriver, maps: list[tuple[Any, ...]]
 ) -> None:
