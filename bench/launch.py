@@ -49,7 +49,6 @@ from reftile.lower.host import (  # noqa: E402
 from reftile.rt.cache import Cache  # noqa: E402
 from reftile.rt.compile import Compiled, compile_kernel  # noqa: E402
 from reftile.rt.devices import driver_version  # noqa: E402
-from reftile.rt.driver import bindings  # noqa: E402
 from reftile.rt.jit import load  # noqa: E402
 from reftile.rt.launcher import Launcher  # noqa: E402
 
@@ -176,10 +175,9 @@ def bound(launcher: Launcher, args: list[Any]) -> Callable[[], None]:
 def driver_call(launcher: Launcher) -> Callable[[], Any]:
     """cuLaunchKernelEx with everything ready: what no launcher can be below."""
     slot = launcher._new_slot()  # pyright: ignore[reportPrivateUsage]
-    _, config, pointers, _ = slot
-    start, handle = bindings().cuLaunchKernelEx, launcher.function.handle
+    start = slot[-1]
     # The slot owns the memory that the addresses point into.
-    return lambda slot=slot: start(config, handle, pointers, 0)
+    return lambda slot=slot: start()
 
 
 def batch_time(launch: Callable[[], Any]) -> Callable[[], float]:

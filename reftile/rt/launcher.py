@@ -3,7 +3,8 @@
 A launch packs the numbers and tensor maps into one buffer and calls cuLaunchKernelEx. What takes
 time on the host is Python itself, so the function is generated straight-line, with no loop and no
 dispatch. What the arguments must be is checked once for each set of addresses and numbers;
-the element type of a tensor of torch, and all that other libraries say of an array, each time.
+the element type of a tensor of torch, and all that other libraries say of an array, each time. A
+launch like the last one is found by comparing, one like an earlier one in a dictionary.
 """
 
 from __future__ import annotations
@@ -130,8 +131,9 @@ class Launcher:
         used = dict.fromkeys((*telling, *exact, *shapes))
         parts = [*used, "grid", "stream"]
         before = [f"l{i}" for i in range(len(parts))]
+        changed = [f"{now} != {then}" for now, then in zip(used, before, strict=False)]
+        changed.append(f"grid is not {before[-2]} and grid != {before[-2]}")
         # Streams of some libraries cannot be compared with others; the same object is the same.
-        changed = [f"{now} != {then}" for now, then in zip(parts[:-1], before, strict=False)]
         changed.append(f"stream is not {before[-1]}")
         slow = [
             f"given = {_listed([*telling, *shapes])}",
