@@ -1,6 +1,6 @@
 """What a launch and a compilation cost on the host, against Triton, in one process.
 
-    python bench/launch.py [--rounds N] [--json FILE]
+    python bench/launch.py [--rounds N] [--json FILE] [--commit HASH]
 
 Launch: empty kernels with 6 and 19 arguments, and a GEMM with 3 tensor maps; microseconds of host
 time for each launch, and beside it that of the driver's call alone, with everything ready.
@@ -38,6 +38,7 @@ os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="triton-")
 import torch  # noqa: E402
 import triton  # noqa: E402
 import triton.language as tl  # noqa: E402
+from timing import commit  # noqa: E402
 
 from reftile.ir.parse import parse  # noqa: E402
 from reftile.lower.host import (  # noqa: E402
@@ -363,17 +364,19 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--commit", default="", help="where there is no checkout to ask")
     options = parser.parse_args()
-    results = {
+    results: dict[str, Any] = {
         "gpu": torch.cuda.get_device_name(),
         "driver": driver_version(),
         "python": sys.version.split()[0],
         "torch": torch.__version__,
         "triton": triton.__version__,
+        "commit": options.commit or commit(),
         "rounds": options.rounds,
-        **launches(3 * options.rounds),
-        **compilations(options.rounds),
     }
+    print(results, flush=True)
+    results |= launches(3 * options.rounds) | compilations(options.rounds)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
