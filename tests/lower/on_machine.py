@@ -30,6 +30,9 @@ MAP_DTYPES = {
     "uint8": "u8",
     "int32": "s32",
 }
+DEVICE_LOG = os.environ.get("REFTILE_DEVICE_LOG")
+"""Where to write what a GPU made of each kernel; nothing: kernels run in the executor alone."""
+
 SWIZZLES = {0: "none", 32: "32B", 64: "64B", 128: "128B"}
 
 
@@ -109,8 +112,8 @@ def launch(
 ) -> None:
     """Run a lowered kernel; arrays are changed in place."""
     plan = kernel.host
-    log = os.environ.get("REFTILE_DEVICE_LOG")
-    given = {k: v.copy() for k, v in arguments.items() if isinstance(v, np.ndarray)} if log else {}
+    arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
+    given = {k: v.copy() for k, v in arrays.items()} if DEVICE_LOG else {}
     run(
         kernel.ptx,
         plan.entry,
@@ -120,8 +123,8 @@ def launch(
         smem_bytes=plan.shared_bytes,
         seed=seed,
     )
-    if log:
-        with open(log, "a", encoding="utf-8") as lines:
+    if DEVICE_LOG:
+        with open(DEVICE_LOG, "a", encoding="utf-8") as lines:
             lines.write(_launch_on_device(kernel, grid, arguments, given) + "\n")
 
 
@@ -159,7 +162,10 @@ def _launch_on_device(
     plan = kernel.host
     function = load(kernel.ptx, plan.entry, plan.shared_bytes, 0)
     there = {name: _OnDevice(array) for name, array in given.items()}
-    values = [there.get(name, arguments[name]) for name in plan.arguments]
+    numbers = {p.name: p.dtype for p in plan.parameters if isinstance(p, ScalarParameter)}
+    values = [
+        there.get(name, _number(arguments[name], numbers.get(name))) for name in plan.arguments
+    ]
     Launcher(plan, function, 0)(grid if isinstance(grid, tuple) else (grid,), values)
     devices.synchronize(0)
     differ = total = 0
@@ -172,6 +178,13 @@ def _launch_on_device(
         expected[...] = found
     test = os.environ.get("PYTEST_CURRENT_TEST", "").split(" ")[0]
     return f"{differ} of {total} elements differ: `{plan.entry}` in {test}"
+
+
+def _number(value: Argument, dtype: str | None) -> Argument | float:
+    """A number as the launcher takes it; the executor takes 16-bit floats by their bits."""
+    if dtype == "f16" and isinstance(value, int):
+        return float(np.uint16(value).view(np.float16))
+    return value
 
 
 def to_bits(values: np.ndarray) -> np.ndarray:

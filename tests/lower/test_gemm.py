@@ -12,7 +12,7 @@ from reftile.ir.numbers import convert, decode, encode
 from reftile.ir.parse import parse
 from reftile.lower.pipeline import lower
 from reftile.lower.ptx.assemble import assemble, find_ptxas
-from tests.lower.on_machine import EXAMPLES, from_bits, launch, lowered, to_bits
+from tests.lower.on_machine import DEVICE_LOG, EXAMPLES, from_bits, launch, lowered, to_bits
 
 E4M3 = DTYPES["f8e4m3"]
 SMALL_GROUPS = ("%sixteen = constant {value = 16}", "%sixteen = constant {value = 2}")
@@ -61,7 +61,9 @@ def test_the_product_of_8_bit_floats_is_right() -> None:
     launch(kernel, 2, a=a, b=b, c=c, m=m, n=n, k=k)
     left, right = (np.asarray(decode(x, E4M3), np.float64) for x in (a, b))
     exact = left @ right.T
-    assert np.all(np.abs(from_bits(c) - exact) <= 2.0**-8 * np.abs(exact) + 2.0**-8)
+    # The executor's sums are exact; Hopper's keep 13 bits of 32 products at a time.
+    wide = k // 32 * 33 * 2.0**-13 * (np.abs(left) @ np.abs(right).T) if DEVICE_LOG else 2.0**-8
+    assert np.all(np.abs(from_bits(c) - exact) <= 2.0**-8 * np.abs(exact) + wide)
 
 
 def test_products_stay_in_flight_across_iterations() -> None:
