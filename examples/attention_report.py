@@ -1,9 +1,9 @@
-"""Attention on the interpreter with every check: what runs, how exact it is, a bug it finds.
+"""Attention with every check: what runs, how exact it is, a bug that is found; then compiled.
 
 Run by ./demo.sh. The first part runs the kernels of attention.py and compares them with float64.
 The second runs a kernel with a planted bug, a load that does not wait for the store it reads from.
 Its numbers come out right, so no comparison finds it; the interpreter does, and says which token
-is missing.
+is missing. The third runs the kernels of the first compiled for the CPU, and attention on a GPU.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from dataclasses import replace
 import attention
 import attention_cache
 from attention import LOG2_E, ZERO, softmax_step
-from harness import Case, Outcome, Progress, run
+from attention_gpu import report_gpu
+from harness import Case, Outcome, Progress, run, run_compiled
 
 import reftile
 import reftile.lang as ct
-from reftile import BACKENDS, ReftileError
+from reftile import ReftileError
 
 SCHEDULES = (("program", 0), ("topo", 1), ("topo", 2), ("adversarial", 0), ("adversarial", 7))
 """Orders of blocks and operations that are all legal: if tokens fix the results, all agree."""
@@ -180,14 +181,19 @@ def report_planted_bug() -> bool:
     return plain.passed and found and repaired
 
 
-def report_backends() -> None:
-    """Say where the kernels can run."""
-    heading("Backends")
-    names = BACKENDS.names
-    devices = [name for name in names if name != "interp"]
-    print(f"In this version: {', '.join(names)}.")
-    if not devices:
-        print("None of them is a GPU: what ran above ran on the CPU, in NumPy.")
+def report_compiled() -> bool:
+    """Run the same kernels compiled for this CPU, and attention on a GPU if there is one."""
+    heading("Compiled for this CPU")
+    good = True
+    for case in attention_cases():
+        ratio, worst, seconds = run_compiled(case)
+        good &= ratio <= 1
+        print(
+            f"{case.name:27} {shape_of(case):33} {1e3 * seconds:7.2f} ms  error/bound {ratio:.3f}"
+            f"{'' if ratio <= 1 else '  FAIL: ' + worst}"
+        )
+    heading("On a GPU")
+    return report_gpu() and good
 
 
 def demo() -> int:
@@ -196,7 +202,7 @@ def demo() -> int:
     print("reftile: tile programs, executed with every check")
     good = report_attention()
     good &= report_planted_bug()
-    report_backends()
+    good &= report_compiled()
     print(f"\n{'All as it should be' if good else 'FAILED'}, {time.perf_counter() - began:.1f} s.")
     return 0 if good else 1
 

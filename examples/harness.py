@@ -27,6 +27,7 @@ from reftile import KernelFunction, ReftileError
 from reftile.interp.launch import Report, Uninitialized, interpret
 from reftile.ir.core import Kernel
 from reftile.ir.print import show
+from reftile.rt.cpu import launch_cpu
 
 Progress = Callable[[int, int], None]
 
@@ -99,6 +100,28 @@ def run(
     results = {name: copies[name] for name in case.expected}
     ratio, worst = compare(results, case.expected)
     return Outcome(case, report, results, ratio, worst, seconds)
+
+
+def run_compiled(case: Case) -> tuple[float, str, float]:
+    """Run a case compiled for this CPU, unchecked, and compare.
+
+    Returns the greatest error over its bound, where that is, and the seconds that a launch takes
+    once the kernel is compiled.
+
+    Raises:
+        ReftileError: the case cannot be compiled for a CPU.
+    """
+    _launch_compiled(case)
+    results, seconds = _launch_compiled(case)
+    return *compare(results, case.expected), seconds
+
+
+def _launch_compiled(case: Case) -> tuple[dict[str, np.ndarray], float]:
+    copies = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in case.arguments.items()}
+    found = case.kernel.specialise(**copies)
+    began = time.perf_counter()
+    launch_cpu(found.kernel, case.grid, found.values)
+    return {name: copies[name] for name in case.expected}, time.perf_counter() - began
 
 
 def specialise(

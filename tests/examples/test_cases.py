@@ -12,7 +12,7 @@ import pytest
 from reftile import ReftileError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NO_CASES = {"harness", "bounds", "attention_report"}
+NO_CASES = {"harness", "bounds", "attention_report", "attention_gpu"}
 MODULES = sorted(p.stem for p in EXAMPLES.glob("*.py") if p.stem not in NO_CASES)
 
 

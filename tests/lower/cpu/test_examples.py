@@ -17,7 +17,7 @@ harness = import_module("harness")
 FAMILIES = sorted(
     path.stem
     for path in EXAMPLES.glob("*.py")
-    if path.stem not in ("bounds", "harness", "attention_report")
+    if path.stem not in ("bounds", "harness", "attention_report", "attention_gpu")
 )
 
 
