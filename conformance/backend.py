@@ -42,6 +42,10 @@ class Diagnosed(Exception):
         self.rules = tuple(rules)
 
 
+class Stopped(Exception):
+    """The machine stopped a program: a failed launch, an illegal address."""
+
+
 @dataclass(frozen=True)
 class Info:
     """What a backend says about itself.

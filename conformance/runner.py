@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from reftile.conformance.backend import PRINTED, Backend, Diagnosed, Unsupported, find_backend
+from reftile.conformance.backend import (
+    PRINTED,
+    Backend,
+    Stopped,
+    Diagnosed,
+    Unsupported,
+    find_backend,
+)
 from reftile.conformance.cases import Budget, Buffer, Case, Program, from_memory
 from reftile.conformance.expectations import Waiver, not_passed
 from reftile.conformance.oracle.answer import Answer
@@ -268,6 +275,8 @@ def _answer(backend: Backend, question: Question, runs: int) -> tuple[Verdict, s
         return _compare_exactly(question, found)
     except Unsupported as error:
         return Verdict.UNSUPPORTED, str(error)
+    except Stopped as error:
+        return Verdict.ERROR, str(error)
     except Exception:
         return Verdict.ERROR, traceback.format_exc()
 
@@ -332,6 +341,8 @@ def _attempt(backend: Backend, case: Case) -> Attempt:
         return Verdict.UNSUPPORTED, str(error), 0, {}
     except Diagnosed as error:
         return _judge_diagnosis(program, error)
+    except Stopped as error:
+        return Verdict.ERROR, f"{error}\n{program.text}", 0, {}
     except Exception:
         return Verdict.ERROR, f"{traceback.format_exc()}\n{program.text}", 0, {}
     if program.rules:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from reftile.conformance.backend import Info, Unsupported
+from reftile.conformance.backend import Stopped, Info, Unsupported
 from reftile.conformance.cases import Argument, Buffer, Bytes, Scalar
 from reftile.conformance.oracle.formats import WIDTHS
 from reftile.conformance.stress import ENOUGH, Histogram, StressConfig
@@ -113,7 +113,7 @@ class TileirasBackend:
             return self.device.run(launch)
         except ReftileError as error:
             # No diagnosis of a checker: the machine broke.
-            raise RuntimeError(f"{error.diagnosis.rule}: {error.diagnosis.message}") from None
+            raise Stopped(f"{error.diagnosis.rule}: {error.diagnosis.message}") from None
 
     def run_litmus(self, test: LitmusTest, config: StressConfig) -> Histogram:
         """See `Backend`: many instances in each launch, under several kinds of stress.

@@ -16,7 +16,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from reftile.conformance.backend import Diagnosed, InterpBackend, Unsupported, valid_module
+from reftile.conformance.backend import (
+    Stopped,
+    Diagnosed,
+    InterpBackend,
+    Unsupported,
+    valid_module,
+)
 from reftile.conformance.cases import Argument, Buffer, Bytes, Case, Program, from_memory
 from reftile.conformance.fuzz.reduce import reduce_kernel
 from reftile.conformance.oracle.formats import FORMATS, is_float, is_nan
@@ -140,7 +146,7 @@ class Judge:
         executable = Executable(compiled.cubin, kernel.name)
         try:
             got = self.backend.run(executable, self.program.grid, arguments)
-        except RuntimeError as error:
+        except Stopped as error:
             reason = str(error).partition(":")[0]
             return f"{STOPPED} {reason}", str(error)
         exact = not any(op.name in INEXACT for op in kernel.walk())

@@ -13,6 +13,7 @@ from reftile.conformance.backend import (
     Diagnosed,
     Info,
     InterpBackend,
+    Stopped,
     Unsupported,
 )
 from reftile.conformance.cases import Argument, Buffer, Bytes, from_memory, to_memory
@@ -85,6 +86,18 @@ def test_exceptions_of_a_backend_are_errors() -> None:
     assert (
         run_suites(Broken(error=ZeroDivisionError()), ["ops"], "wimpy", SOME).summary()["error"] > 0
     )
+
+
+def test_what_the_machine_stopped_is_said_in_a_line() -> None:
+    stopped = Broken(error=Stopped("cuda.illegal_address: an illegal address"))
+    (result,) = run_suites(stopped, ["ops"], "wimpy", r"^ops/addf/f32/shape").results
+    assert result.verdict == "error"
+    assert result.message.startswith("cuda.illegal_address: an illegal address\n")
+    assert "Traceback" not in result.message
+    (broken,) = run_suites(
+        Broken(error=ZeroDivisionError()), ["ops"], "wimpy", r"^ops/addf/f32/shape"
+    ).results
+    assert "Traceback" in broken.message
 
 
 def test_diagnoses_of_right_programs_fail() -> None:
