@@ -218,7 +218,8 @@ class Layout:
             amount = min(rest // step, count - 1)
             begin[place] = begin.get(place, 0) + amount * weight
             rest -= amount * step
-        if rest:
+        # Amounts were added; where bits overlap, they combine to something else.
+        if rest or self.index(**begin)[axis] != start:
             raise LayoutError(f"no place holds element {start} of dimension {axis}")
         shape = [extent if k == axis else e for k, e in enumerate(self.shape)]
         cover = [extent if k == axis else e for k, e in enumerate(self.cover)]
@@ -231,7 +232,7 @@ class Layout:
         step = tuple(e if k == axis else 0 for k, e in enumerate(self.shape))
         shape = [e * count if k == axis else e for k, e in enumerate(self.shape)]
         places = self._parts()
-        places.setdefault(place, []).append((count, step))
+        places.setdefault(place, []).append(Digit(count, step))
         return Layout.of(shape, places)
 
     def replicate(self, place: Place, count: int) -> Layout:

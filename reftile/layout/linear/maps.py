@@ -216,7 +216,9 @@ class Map:
             return Map.of(images, after.outputs)
 
         def evaluate() -> tuple[Indices, ...]:
-            return after(**dict(zip(names, self.table(), strict=True)))
+            here = self.table()
+            values = after(**dict(zip(names, here, strict=True)))
+            return tuple(np.broadcast_to(v, here[0].shape) for v in values)
 
         return first_that_fits((images, _adding(images)), after.outputs, evaluate)
 
