@@ -14,6 +14,9 @@ from reftile.ir.types import PendingType, TileType
 
 Report: TypeAlias = Callable[..., None]
 
+RENAMING = frozenset({"reshape", "permute", "broadcast", "extract"})
+"""What gives registers other names and writes none."""
+
 
 def check_flight(kernel: Kernel, report: Report) -> None:
     """Accumulators are used once, results taken when complete, lent operands left alone."""
@@ -113,28 +116,83 @@ class _Product:
     lent: Value | None
 
 
+def in_registers(value: Value) -> Value:
+    """The value whose registers `value` names."""
+    while isinstance(value.owner, Op) and value.owner.name in RENAMING:
+        value = value.owner.operands[0]
+    return value
+
+
+def _is_unrolled(op: Op) -> bool:
+    """True for a `for` that becomes a copy of its body for each iteration, values and all."""
+    if op.name != "for" or not all(_is_constant(bound) for bound in op.operands[:3]):
+        return False
+    counter = op.regions[0].block.arguments[0]
+    return any(o.name == "extract" and counter in o.operands[1:] for o in op.walk())
+
+
+def _is_constant(value: Value) -> bool:
+    return isinstance(value.owner, Op) and value.owner.name == "constant"
+
+
+Products: TypeAlias = frozenset[_Product]
+"""Alternatives: which of them it is depends on the path."""
+
+
 @dataclass(slots=True)
 class _State:
     """Products under way, oldest first, and the newest product on each pending value."""
 
-    flying: list[_Product] = field(default_factory=list[_Product])
-    on: dict[Value, _Product | None] = field(default_factory=dict["Value", "_Product | None"])
+    flying: list[Products] = field(default_factory=list[Products])
+    on: dict[Value, Products] = field(default_factory=dict[Value, Products])
 
     def copy(self) -> _State:
         return _State(list(self.flying), dict(self.on))
 
     def hand(self, sources: tuple[Value, ...], targets: tuple[Value, ...]) -> None:
-        for source, target in zip(sources, targets, strict=False):
+        found = [self.on.get(source, Products()) for source in sources]
+        for products, target in zip(found, targets, strict=False):
             if isinstance(target.type, PendingType):
-                self.on[target] = self.on.get(source)
+                self.on[target] = products
+
+    @property
+    def lent(self) -> set[Value]:
+        """The values whose registers products under way may read."""
+        return {p.lent for products in self.flying for p in products if p.lent is not None}
+
+
+def _merge(states: list[_State]) -> _State:
+    """What may be under way where paths meet: the newest products of each are alternatives."""
+    merged = _State()
+    for state in states:
+        missing = max(0, len(state.flying) - len(merged.flying))
+        merged.flying = [Products()] * missing + merged.flying
+        for i, products in enumerate(reversed(state.flying), 1):
+            merged.flying[-i] |= products
+        for value, products in state.on.items():
+            merged.on[value] = merged.on.get(value, Products()) | products
+    return merged
+
+
+@dataclass(slots=True)
+class _Loop:
+    """The states at which iterations end, and those at which the loop does."""
+
+    carried: tuple[Value, ...]
+    results: tuple[Value, ...]
+    continued: list[_State] = field(default_factory=list[_State])
+    broken: list[_State] = field(default_factory=list[_State])
 
 
 class _Follower:
     def __init__(self, report: Report) -> None:
         self._report = report
         self.reported: set[tuple[str, Op]] = set()
-        # For each value that replaces a carried one: the block argument whose storage it takes.
-        self.replaces: dict[Value, Value] = {}
+        self.loops: list[_Loop] = []
+        # For each value that replaces carried ones: the block arguments whose storage it takes.
+        self.replaces: dict[Value, set[Value]] = {}
+        # Values of which each iteration has its own.
+        self.unrolled: set[Value] = set()
 
     def report(self, rule: str, message: str, at: Op, hint: str) -> None:
         if (rule, at) not in self.reported:
@@ -150,13 +208,16 @@ class _Follower:
             self.regions(op, state)
         elif op.name == "mma_start":
             lhs = op.operands[0]
-            product = _Product(op, lhs if isinstance(lhs.type, TileType) else None)
+            lent = in_registers(lhs) if isinstance(lhs.type, TileType) else None
+            product = Products({_Product(op, lent)})
             state.flying.append(product)
             state.on[op.results[0]] = product
         elif op.name == "mma_wait":
             self.wait(op, state)
         if state.flying:
             self.check_lent(op, state)
+        if op.name in ("continue", "break") and self.loops:
+            self.leave(op, state)
 
     def regions(self, op: Op, state: _State) -> None:
         match op.name:
@@ -180,8 +241,7 @@ class _Follower:
         keep = in_flight if isinstance(in_flight, int) else 0
         left = state.flying[-keep:] if keep else []
         for value in op.operands:
-            product = state.on.get(value)
-            if product is not None and product in left:
+            if any(state.on.get(value, Products()) & products for products in left):
                 self.report(
                     "mma_unfinished",
                     f"%{value.name} may still be among the {keep} products left in flight",
@@ -193,18 +253,34 @@ class _Follower:
     def loop(self, op: Op, init: tuple[Value, ...], state: _State) -> None:
         block = op.regions[0].block
         carried = tuple(block.arguments[1:] if op.name == "for" else block.arguments)
-        last = block.ops[-1] if block.ops else None
-        ends = last.operands if last is not None and last.name == "continue" else ()
-        self.replaces.update(
-            (end, argument)
-            for end, argument in zip(ends, carried, strict=False)
-            if end is not argument and isinstance(argument.type, TileType)
-        )
+        loop = _Loop(carried, op.results)
+        if _is_unrolled(op):
+            self.unrolled.update(v for inner in _blocks(block) for v in _defined(inner))
+        self.check_replaced(op, init, carried, state)
         state.hand(init, carried)
-        self.block(block, state)
-        state.hand(ends, carried)
-        self.block(block, state)
-        state.hand(ends, op.results)
+        self.loops.append(loop)
+        self.block(block, state.copy())
+        again, loop.continued = _merge(loop.continued), []
+        self.block(block, again)
+        self.loops.pop()
+        ends = loop.continued if op.name == "for" else loop.broken
+        if ends:
+            after = _merge(ends)
+            state.flying, state.on = after.flying, after.on
+
+    def leave(self, op: Op, state: _State) -> None:
+        """End an iteration, or the loop."""
+        loop, after = self.loops[-1], state.copy()
+        after.hand(op.operands, loop.results)
+        if op.name == "break":
+            loop.broken.append(after)
+            return
+        for end, argument in zip(op.operands, loop.carried, strict=False):
+            if isinstance(argument.type, TileType) and argument not in self.unrolled:
+                self.replaces.setdefault(in_registers(end), set()).add(argument)
+        self.check_replaced(op, op.operands, loop.carried, state)
+        after.hand(op.operands, loop.carried)
+        loop.continued.append(after)
 
     def branches(self, op: Op, state: _State) -> None:
         after: list[_State] = []
@@ -212,33 +288,41 @@ class _Follower:
             inner = state.copy()
             self.block(region.block, inner)
             if _stays(region.block):
-                inner.hand(region.block.ops[-1].operands, op.results)
+                inner.hand(region.block.ops[-1].operands if region.block.ops else (), op.results)
                 after.append(inner)
         if len(op.regions) < 2:
             after.append(state.copy())
-        if after:
-            most = max(after, key=lambda s: len(s.flying))
-            state.flying, state.on = most.flying, most.on
+        merged = _merge(after)
+        state.flying, state.on = merged.flying, merged.on
 
     def check_lent(self, op: Op, state: _State) -> None:
-        """Nothing may be written where an operand in flight is stored."""
-        lent = {p.lent for p in state.flying}
+        """No operation may write where an operand in flight is stored."""
+        if op.name in RENAMING:
+            return
+        lent = state.lent
         for result in op.results:
-            argument = self.replaces.get(result)
-            if argument is not None and argument in lent:
+            taken = self.replaces.get(result, set[Value]()) & lent
+            if result in lent and result not in self.unrolled:
+                taken = {result}
+            for value in taken:
+                again = "anew" if value is result else f"in the storage of %{value.name}"
                 self.report(
                     "operand_in_flight",
-                    f"%{result.name} takes the storage of %{argument.name}, which a product reads",
+                    f"%{result.name} is computed {again} while a product may still read that",
                     op,
                     "compute it after the wait for that product",
                 )
-        if op.name == "continue":
-            for value in op.operands:
-                argument = self.replaces.get(value)
-                if argument is not None and argument in lent:
-                    self.report(
-                        "operand_in_flight",
-                        f"%{argument.name} is replaced while a product reads it",
-                        op,
-                        "wait for the product before the iteration ends",
-                    )
+
+    def check_replaced(
+        self, op: Op, values: tuple[Value, ...], arguments: tuple[Value, ...], state: _State
+    ) -> None:
+        """What a loop carries gets its next value when no product reads the one before."""
+        lent = state.lent & set[Value]().union(*self.replaces.values())
+        for value, argument in zip(values, arguments, strict=False):
+            if argument in lent and in_registers(value) is not argument:
+                self.report(
+                    "operand_in_flight",
+                    f"%{argument.name} gets its next value while a product may still read it",
+                    op,
+                    "wait for the product before",
+                )

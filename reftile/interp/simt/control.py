@@ -25,6 +25,7 @@ from reftile.interp.simt.fragments import (
 from reftile.interp.simt.machine import Warp
 from reftile.interp.simt.waits import WAITS
 from reftile.interp.values import Mask, Tile
+from reftile.ir.core import Op
 from reftile.ir.types import TileType
 
 CHAINS = 4
@@ -54,6 +55,9 @@ def run_region(warp: Warp, region: PlanRegion[Block]) -> Run:
             if step.op.name == "reduce":
                 _run_reduce(warp, step)
                 continue
+            if warp.products is not None and warp.products.lent:
+                warp.step = step
+                _check_lent(warp, step.outputs)
             warp.perform(step)
             if warp.stamps or warp.taken:
                 _written(warp, step.outputs)
@@ -88,8 +92,30 @@ def _check_taken(warp: Warp, step: Step[Block]) -> None:
             )
 
 
+def _changed(warp: Warp, slots: tuple[int, ...], values: list[Any]) -> tuple[int, ...]:
+    """The slots that get values other than they have."""
+    return tuple(s for s, v in zip(slots, values, strict=True) if v is not warp.env[s])
+
+
+def _check_lent(warp: Warp, slots: tuple[int, ...], op: Op | None = None) -> None:
+    """Registers that a product may still read must not be written."""
+    assert warp.products is not None
+    for slot in slots:
+        given = warp.products.lent.get(slot)
+        if given is not None:
+            warp.fault(
+                "simt.operand_in_flight",
+                f"the product of line {given.span.line} may still read the registers that get "
+                "their next value here",
+                hint="wait for the product before the next value is computed",
+                op=op,
+            )
+
+
 def set_values(warp: Warp, slots: tuple[int, ...], values: list[Any]) -> None:
     """Give values to slots."""
+    if warp.products is not None and warp.products.lent:
+        _check_lent(warp, _changed(warp, slots, values))
     for slot, value in zip(slots, values, strict=True):
         warp.env[slot] = value
     if warp.stamps or warp.taken:
@@ -214,28 +240,17 @@ def _iterate(warp: Warp, region: PlanRegion[Block], carried: list[Any]) -> Itera
     elif ending == "break":
         frame.broken.append((warp.mask, values))
     if frame.continued:
-        _check_lent(warp, region, frame.continued)
+        if warp.products is not None and warp.products.lent:
+            _check_replaced(warp, region, frame.continued)
         carried = _gather(frame.continued, carried)
     return carried, frame.broken
 
 
-def _check_lent(warp: Warp, region: PlanRegion[Block], exits: list[tuple[Mask, list[Any]]]) -> None:
-    """Carried values keep their registers: one lent to a product must not be replaced."""
-    engine = warp.products
-    if engine is None or not engine.lent:
-        return
-    slots = region.arguments[-len(exits[0][1]) :] if exits[0][1] else ()
-    for slot, value in zip(slots, exits[0][1], strict=True):
-        old = warp.env[slot]
-        given = engine.lent.get(id(old))
-        if given is not None and value is not old:
-            warp.fault(
-                "simt.operand_in_flight",
-                f"the product of line {given.span.line} may still read the registers that get "
-                "their next value here",
-                hint="wait for the product before the next value is computed",
-                op=region.end_op,
-            )
+def _check_replaced(warp: Warp, region: PlanRegion[Block], exits: Exits) -> None:
+    """Carried values keep their registers: they get the next values when no product reads them."""
+    values = exits[0][1]
+    slots = region.arguments[-len(values) :] if values else ()
+    _check_lent(warp, _changed(warp, slots, values), region.end_op)
 
 
 def _run_loop(warp: Warp, step: Step[Block]) -> Control:

@@ -31,6 +31,7 @@ from reftile.interp.values import Mask, Tile
 from reftile.ir.core import Op, Value
 from reftile.ir.dtypes import DTYPES, F64, DType
 from reftile.ir.numbers import convert, decode
+from reftile.ir.pipe_flight import in_registers
 from reftile.ir.types import TileType
 from reftile.layout.descriptors import exchange_chunks
 
@@ -135,7 +136,7 @@ class Engine:
 class Issued:
     """What a warp has issued: how many products; those since the last commit; the groups.
 
-    lent: by the identity of a fragment, the product that may still read its registers.
+    lent: by the slot of a fragment, the product that may still read its registers.
     """
 
     count: int = 0
@@ -143,7 +144,6 @@ class Issued:
     groups: list[tuple[list[Product], dict[int, Op]]] = field(default_factory=list[Any])
     lent: dict[int, Op] = field(default_factory=dict[int, Op])
     lent_open: dict[int, Op] = field(default_factory=dict[int, Op])
-    kept: list[Tile] = field(default_factory=list[Tile])
 
 
 def issued_of(warp: Warp) -> Issued:
@@ -185,6 +185,7 @@ def _make_fence(op: Op, plan: Plan[Block]) -> Apply[Block]:
 def _make_multiply(op: Op, plan: Plan[Block]) -> Apply[Block]:
     form = _form_of(op)
     lhs_slot, acc_slot = (plan.slot(v) for v in (op.operands[0], op.operands[2]))
+    lent_slot = plan.slot(in_registers(op.operands[0]))
     watched = [
         slot
         for slot, value in ((lhs_slot, op.operands[0]), (acc_slot, op.operands[2]))
@@ -207,8 +208,7 @@ def _make_multiply(op: Op, plan: Plan[Block]) -> Apply[Block]:
         left: Tile | int
         if form.lent:
             left = lhs
-            issued.lent_open[id(lhs)] = issued.lent[id(lhs)] = op
-            issued.kept.append(lhs)
+            issued.lent_open[lent_slot] = issued.lent[lent_slot] = op
         else:
             left = warp.one(lhs, "a descriptor")
         part = _Part(
@@ -506,8 +506,6 @@ def wait_products(warp: Warp, step: Step[Block]) -> Control:
             if issued.lent.get(key) is given:
                 del issued.lent[key]
     del issued.groups[:end]
-    if not issued.lent:
-        issued.kept.clear()
     if newest:
         clock = Clock.nothing(warp.simt.agents)
         clock.rows[DONE, engine.agent] = newest

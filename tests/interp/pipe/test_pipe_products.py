@@ -110,6 +110,144 @@ def test_8_bit_floats_and_integers_multiply() -> None:
     assert np.all(o == -2 * 200 * 32)
 
 
+# Operands in registers
+
+
+OPERAND = """
+%i_float = itof %i {signedness = signed} : tile<f32>
+%i_short = ftof %i_float : tile<bf16>
+%i_one = reshape %i_short : tile<1x1xbf16>
+%i_tile = broadcast %i_one : tile<64x16xbf16>"""
+START = "mma_start %i_tile, %bt, acc=%acc, token=%ready : pending<64x8xf32>"
+
+
+def repeated(body: str, extra: str = "") -> Module:
+    """Products in a loop, on one accumulator."""
+    return product(f"""
+    %begun = mma_start %a, %bt, token=%ready : pending<64x8xf32>
+    %no = cmpi %bx, %one {{predicate = equal, signedness = signed}} : tile<i1>
+    {extra}
+    %last = for %zero, %four, %one, [%begun] : pending<64x8xf32> body(
+        %i: tile<i32>, %acc: pending<64x8xf32>) {{
+      {body}
+    }}""")
+
+
+def test_an_operand_is_not_computed_anew_while_a_product_reads_it() -> None:
+    """No loop carries it, and still each iteration writes the same registers."""
+    late = f"{OPERAND}\n%next = {START}\n%t = mma_wait {{in_flight = 1}} : token\ncontinue %next"
+    found = fails(repeated(late), 1, [np.zeros((64, 8), np.float32)])
+    assert found.rule == "pipe.operand_in_flight"
+    assert "%i_short is computed anew while a product may still read that" in found.message
+    o = np.zeros((64, 8), np.float32)
+    interpret(repeated(late.replace("in_flight = 1", "in_flight = 0")), 1, [o])
+    assert np.all(o == 16 * 3 * (2 + 0 + 1 + 2 + 3))
+
+
+@pytest.mark.parametrize("waits", ["mma_wait", "mma_wait {in_flight = 1}"])
+def test_an_operand_that_one_branch_gives_to_a_product_is_lent(waits: str) -> None:
+    """Behind an `if` that is what either branch leaves in flight."""
+    body = f"""
+    {OPERAND}
+    %next = if %no : pending<64x8xf32> then {{
+      %x = {START}
+      yield %x
+    }} otherwise {{
+      %y = mma_start %a, %bt, acc=%acc, token=%ready : pending<64x8xf32>
+      %z = mma_start %a, %bt, acc=%y, token=%ready : pending<64x8xf32>
+      yield %z
+    }}
+    %t = {waits} : token
+    continue %next"""
+    o = np.zeros((64, 8), np.float32)
+    if waits == "mma_wait":
+        interpret(repeated(body), 1, [o])
+    else:
+        assert fails(repeated(body), 1, [o]).rule == "pipe.operand_in_flight"
+
+
+def carried(arguments: str, ends: str) -> Module:
+    """A loop that carries register operands `%p` and `%q`."""
+    tile = "tile<64x16xbf16>"
+    return product(f"""
+    %begun = mma_start %a, %bt, token=%ready : pending<64x8xf32>
+    %last, %x, %y = for %zero, %four, %one, [%begun, {arguments}] :
+        pending<64x8xf32>, {tile}, {tile} body(
+        %i: tile<i32>, %acc: pending<64x8xf32>, %p: {tile}, %q: {tile}) {{
+      %next = mma_start %p, %bt, acc=%acc, token=%ready : pending<64x8xf32>
+      %more = addf %q, %twos : {tile}
+      %t = mma_wait {{in_flight = 0}} : token
+      continue %next, {ends}
+    }}""")
+
+
+def test_one_value_may_be_the_next_of_several() -> None:
+    o = np.zeros((64, 8), np.float32)
+    for ends in ("%more, %q", "%more, %more"):
+        found = fails(carried("%twos, %twos", ends), 1, [o])
+        assert found.rule == "pipe.operand_in_flight"
+    for ends in ("%p, %more", "%q, %more"):
+        interpret(carried("%twos, %twos", ends), 1, [o])
+
+
+def test_a_loop_left_by_break_may_leave_products_in_flight() -> None:
+    """The loop around it then may not compute the operand anew."""
+    inner = f"""
+    {OPERAND}
+    %next = loop %acc : pending<64x8xf32> body(%acc_in: pending<64x8xf32>) {{
+      %s = {START.replace("%acc", "%acc_in")}
+      WAIT
+      %all = cmpi %i, %four {{predicate = less_than, signedness = signed}} : tile<i1>
+      if %all then {{
+        break %s
+      }}
+      %t = mma_wait : token
+      continue %s
+    }}
+    continue %next"""
+    o = np.zeros((64, 8), np.float32)
+    assert fails(repeated(inner.replace("WAIT", "")), 1, [o]).rule == "pipe.operand_in_flight"
+    interpret(repeated(inner.replace("WAIT", "%u = mma_wait : token")), 1, [o])
+
+
+def test_a_result_of_break_may_be_unfinished() -> None:
+    """What a loop gives is what leaves it, not what its iterations hand on."""
+    middle = """
+    %begun = mma_start %a, %bt, token=%ready : pending<64x8xf32>
+    %last = loop %begun : pending<64x8xf32> body(%acc: pending<64x8xf32>) {
+      %t = mma_wait : token
+      %s = mma_start %a, %bt, acc=%acc, token=%ready : pending<64x8xf32>
+      %all = cmpi %zero, %one {predicate = less_than, signedness = signed} : tile<i1>
+      if %all then {
+        break %s
+      }
+      %u = mma_wait : token
+      continue %s
+    }"""
+    unfinished = product(
+        middle.replace("%last", "%left")
+        + """
+    %got, %v = mma_wait %left {in_flight = 1} : tile<64x8xf32>, token
+    %last = mma_open : pending<64x8xf32>"""
+    )
+    found = fails(unfinished, 1, [np.zeros((64, 8), np.float32)])
+    assert found.rule == "pipe.mma_unfinished"
+    assert "may still be among" in found.message
+
+
+def test_copies_of_an_unrolled_loop_have_operands_of_their_own() -> None:
+    parts = "%wide = constant {value = 1.0} : tile<64x64xbf16>"
+    body = """
+    %part = extract %wide, [%zero, %i] : tile<64x16xbf16>
+    %twice = addf %part, %part : tile<64x16xbf16>
+    %next = mma_start %twice, %bt, acc=%acc, token=%ready : pending<64x8xf32>
+    %t = mma_wait {in_flight = 1} : token
+    continue %next"""
+    o = np.zeros((64, 8), np.float32)
+    interpret(repeated(body, parts), 1, [o])
+    assert np.all(o == 16 * 3 * (2 + 4 * 2))
+
+
 # Tile operations inside
 
 

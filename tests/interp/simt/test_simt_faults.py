@@ -8,6 +8,7 @@ import pytest
 from reftile.interp.launch import interpret
 from reftile.ir.core import Kernel, Op
 from reftile.ir.diagnostics import ReftileError
+from tests.interp.pipe.pipe_kernels import line_of
 from tests.interp.simt.simt_kernels import (
     SCHEDULES,
     breaks,
@@ -334,6 +335,40 @@ def test_finds_a_write_to_an_operand_in_flight(waits: bool) -> None:
         return
     found = fails(kernel, 1, [])
     assert found.rule == "simt.operand_in_flight"
+
+
+@pytest.mark.parametrize("in_flight", [0, 1])
+def test_finds_an_operand_that_is_computed_anew_in_flight(in_flight: int) -> None:
+    """No loop carries it; it is a part of what is computed."""
+    a, d = "wgmma.m64k16.b16.a<64x16>", "wgmma.m64n64.d<64x64>"
+    wide = "tile<64x32xbf16, layout=wgmma.m64k16.b16.a<64x32>>"
+    pending = f"pending<64x64xf32, layout={d}>"
+    kernel = threads(
+        f"""
+        %start = shared_address {{offset = 0}} : tile<i32>
+        %rhs = matrix_descriptor %start {{leading = 16, stride = 1024, swizzle = 128}} : tile<i64>
+        %one = constant {{value = 1.0}} : {wide}
+        %nothing = open_accumulator : {pending}
+        %sum = for %c0, %c3, %c1, [%nothing] : {pending} body(%i: tile<i32>, %acc: {pending}) {{
+          %whole = addf %one, %one : {wide}
+          %part = extract %whole, [%c0, %c1] : tile<64x16xbf16, layout={a}>
+          fence_products
+          %p = multiply_async %part, %rhs, %acc {{dtype = bf16, fresh}} : {pending}
+          commit_products
+          wait_products {{in_flight = {in_flight}}}
+          continue %p
+        }}
+        %v = wait_products %sum : tile<64x64xf32, layout={d}>
+        """,
+        warps=4,
+        shared_bytes=16384,
+    )
+    if not in_flight:
+        interpret(kernel, 1, [])
+        return
+    found = fails(kernel, 1, [])
+    assert found.rule == "simt.operand_in_flight"
+    assert line_of(found).startswith("%whole = addf")
 
 
 def test_finds_a_result_that_is_still_in_flight() -> None:
