@@ -1,7 +1,7 @@
 """Roles, the kernel's begin and end, and what one thread does.
 
 A role becomes a branch on the number of the warp, replicas share a branch. The prologue makes the
-barriers in thread 0 and ends in a barrier of the block, unless it has one of the cluster.
+barriers in thread 0 and ends in a barrier of the block, unless all it does is meet in the cluster.
 Source of the register count a thread enters with: what ptxas grants by `.reqntid` (CUDA programming
 guide, 65536 registers for a block, in eights).
 """
@@ -45,7 +45,11 @@ def enter_kernel(context: Context, offsets: Offsets) -> None:
 
 def lower_roles(context: Context, roles: Sequence[Op], offsets: Offsets, lower: Lower) -> None:
     """Branch to the role of each warp."""
-    if not _ends_in_cluster_wait(roles[0]):
+    prologue = _before(roles[0])
+    space = _written_space(prologue)
+    if space is not None and _has_engines(context):
+        context.emit(ops.FenceProxyAsync, space=space)
+    if not _meets_in_cluster(prologue):
         barrier = context.number(0)
         context.emit(ops.SyncThreads, (barrier,), threads=32 * context.warps)
     outer = context.role
@@ -53,11 +57,37 @@ def lower_roles(context: Context, roles: Sequence[Op], offsets: Offsets, lower: 
     context.role = outer
 
 
-def _ends_in_cluster_wait(role: Op) -> bool:
+def _before(role: Op) -> list[Op]:
+    """The operations of the prologue, those inside others too."""
     assert role.parent is not None
-    before = role.parent.ops[: role.parent.ops.index(role)]
-    last = next((o for o in reversed(before) if o.definition.effects == "barrier"), None)
-    return isinstance(last, ops.ClusterWait)
+    block = role.parent
+    return [o for op in block.ops[: block.ops.index(role)] for o in op.walk()]
+
+
+def _meets_in_cluster(prologue: Sequence[Op]) -> bool:
+    """True if a meeting of the cluster is all that the prologue does: it orders nothing else."""
+    acts = [op for op in prologue if op.definition.effects not in ("pure", "allocate", "control")]
+    meets = any(isinstance(op, ops.ClusterWait) for op in acts)
+    return meets and all(isinstance(op, (ops.ClusterArrive, ops.ClusterWait)) for op in acts)
+
+
+def _written_space(prologue: Sequence[Op]) -> str | None:
+    """Where the generic proxy writes in the prologue: fork shows that to the asynchronous one."""
+    copies = any(isinstance(op, ops.CopyIn) and op.engine == "thread" for op in prologue)
+    shared = copies or any(isinstance(op, ops.StoreBuffer) for op in prologue)
+    others = [op for op in prologue if op.definition.effects in ("write", "atomic")]
+    is_global = any(not isinstance(op, ops.StoreBuffer) for op in others)
+    if shared and is_global:
+        return "all"
+    return "shared" if shared else "global" if is_global else None
+
+
+def _has_engines(context: Context) -> bool:
+    """True if something of the asynchronous proxy runs in the kernel."""
+    return any(
+        isinstance(op, (ops.MmaStart, ops.CopyOut)) or op.attributes.get("engine") == "bulk"
+        for op in context.source.walk()
+    )
 
 
 def _branch(
