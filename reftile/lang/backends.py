@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -122,13 +123,15 @@ def read_grid(grid: object) -> tuple[int, ...]:
     items = cast("Sequence[object]", grid) if isinstance(grid, (tuple, list)) else (grid,)
     sizes: list[int] = []
     for item in items:
-        index = getattr(type(item), "__index__", None)
-        if index is None:
-            raise fail("launch.grid", f"a grid is made of integers, found {grid!r}")
-        sizes.append(int(index(item)))
+        try:
+            sizes.append(operator.index(cast("int", item)))
+        except TypeError:
+            raise fail("launch.grid", f"a grid is made of integers, found {grid!r:.80}") from None
     if not 1 <= len(sizes) <= 3 or any(s < 1 for s in sizes):
         raise fail(
-            "launch.grid", f"a grid has one to three axes of at least one block, found {grid!r}"
+            "launch.grid",
+            f"a grid has one to three axes of at least one block, found {grid!r:.80}",
+            hint="for no work, launch nothing",
         )
     return tuple(sizes)
 

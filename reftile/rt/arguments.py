@@ -50,6 +50,9 @@ _TYPESTR_DTYPES = {
     "i1": "i8",
     "u1": "i8",
     "b1": "i1",
+    # Elements without a type, as those of ml_dtypes are shown.
+    "V2": "i16",
+    "V1": "i8",
 }
 # dlpack.h, DLDeviceType and DLDataTypeCode.
 _DLPACK_CUDA, _DLPACK_CUDA_MANAGED = 2, 13
@@ -69,7 +72,7 @@ _DLPACK_READ_ONLY = 1
 class DeviceArray:
     """Memory on a device.
 
-    strides: elements. dtype: our name, or "" if the library has no such name.
+    strides: elements. dtype: our name, or the library's for what we have none for.
     owner: the object it was read from; it must outlive every use of the address.
     device: its number, or None if the library does not say.
     bytes_behind: how much memory lies from the address on, or None if the library does not say.
@@ -99,15 +102,21 @@ def read_array(value: Any, name: str = "the argument") -> DeviceArray:
     Raises:
         ReftileError: `cuda.host_array` for memory of the host, `cuda.argument` for anything else.
     """
-    if is_torch(value):
-        return _from_torch(value, name)
-    interface = getattr(value, "__cuda_array_interface__", None)
-    if interface is not None:
-        return _from_interface(value, interface, name)
-    if hasattr(value, "__array_interface__"):
-        raise host_array(name, "a NumPy array", "copy it to the device first")
-    if hasattr(value, "__dlpack__"):
-        return _from_dlpack(value, name)
+    try:
+        if is_torch(value):
+            return _from_torch(value, name)
+        interface = getattr(value, "__cuda_array_interface__", None)
+        if interface is not None:
+            return _from_interface(value, interface, name)
+        if hasattr(value, "__array_interface__"):
+            raise host_array(name, "a NumPy array", "copy it to the device first")
+        if hasattr(value, "__dlpack__"):
+            return _from_dlpack(value, name)
+    except ReftileError:
+        raise
+    except Exception as error:  # Other libraries' code: whatever it raises.
+        what = f"{type(error).__name__}: {error}"
+        raise fail("cuda.argument", f"{name} cannot be read as a device array: {what}") from None
     raise fail(
         "cuda.argument",
         f"{name} is no device array: {type(value).__name__}",
@@ -128,7 +137,7 @@ def check_dtype(array: DeviceArray, wanted: str, name: str) -> None:
     alike = {found, "tf32"} if found == "f32" else {found}
     if found in ("i8", "i16") and not is_torch(array.owner):
         alike |= {"bf16"} if found == "i16" else {n for n in DTYPES if n.startswith("f8")}
-    if found and wanted not in alike:
+    if wanted not in alike:
         raise fail(
             "cuda.dtype",
             f"{name} holds {found}, and the kernel reads it as {wanted}",
@@ -148,7 +157,7 @@ def _from_torch(value: Any, name: str) -> DeviceArray:
     storage = value.untyped_storage()
     return DeviceArray(
         value.data_ptr(),
-        _TORCH_DTYPES.get(str(value.dtype), ""),
+        _TORCH_DTYPES.get(str(value.dtype), str(value.dtype)),
         tuple(value.shape),
         tuple(value.stride()),
         value,
@@ -168,9 +177,13 @@ def _dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _from_interface(value: Any, interface: dict[str, Any], name: str) -> DeviceArray:
     shape = tuple(interface["shape"])
-    code = str(interface["typestr"])[1:]
-    if str(interface["typestr"])[0] == ">":
+    typestr = str(interface["typestr"])
+    named = str(getattr(value, "dtype", typestr))
+    code = typestr[1:]
+    if typestr[0] == ">":
         raise fail("cuda.argument", f"{name} has its bytes in the order that GPUs do not read")
+    if not code[1:].isdecimal():
+        raise fail("cuda.dtype", f"{name} holds {named}, which no kernel reads")
     item_bytes = int(code[1:])
     strides = interface.get("strides")
     if strides is None:
@@ -180,9 +193,8 @@ def _from_interface(value: Any, interface: dict[str, Any], name: str) -> DeviceA
             raise fail("cuda.argument", f"{name} has a stride of part of an element: {strides}")
         elements = tuple(int(s) // item_bytes for s in strides)
     address, read_only = interface["data"]
-    dtype = _TYPESTR_DTYPES.get(code, "")
+    dtype = _TYPESTR_DTYPES.get(code, named)
     # Libraries without a code for bfloat16 and the narrow floats name the dtype elsewhere.
-    named = str(getattr(value, "dtype", ""))
     dtype = {"bfloat16": "bf16", "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2"}.get(
         named, dtype
     )
@@ -231,8 +243,6 @@ def _from_dlpack(value: Any, name: str) -> DeviceArray:
         capsule = value.__dlpack__(max_version=(1, 0))
     except TypeError:
         capsule = value.__dlpack__()
-    except (BufferError, RuntimeError, ValueError) as error:
-        raise fail("cuda.argument", f"{name} cannot be shared: {error}") from None
     api = ctypes.pythonapi
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p
     api.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
@@ -260,9 +270,8 @@ def _from_dlpack(value: Any, name: str) -> DeviceArray:
 
 
 def _dlpack_dtype(code: int, bits: int, lanes: int) -> str:
-    if lanes != 1:
-        return ""
-    if code in _DLPACK_NAMES:
+    if lanes == 1 and code in _DLPACK_NAMES:
         return _DLPACK_NAMES[code]
-    kind = _DLPACK_KINDS.get(code)
-    return f"{kind}{bits}" if kind else ""
+    if lanes == 1 and code in _DLPACK_KINDS:
+        return f"{_DLPACK_KINDS[code]}{bits}"
+    return f"elements of {lanes} x {bits} bits of DLPack's kind {code}"

@@ -10,14 +10,16 @@ launch like the last one is found by comparing, one like an earlier one in a dic
 from __future__ import annotations
 
 import ctypes
+import operator
 import struct
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from reftile.ir.diagnostics import ReftileError, fail
+from reftile.lang.backends import read_grid
 from reftile.lower.host import HostPlan, ScalarParameter, TensorMapParameter
 from reftile.rt import devices, driver
 from reftile.rt.arguments import TORCH_NAMES, DeviceArray, check_dtype, is_torch, read_array
@@ -78,17 +80,22 @@ class Launcher:
 
     def _first(self, grid: Grid, args: Sequence[Any], stream: Any = 0) -> None:
         """Launch with the function for these kinds of arguments, generated if there is none."""
-        if len(args) != len(self.plan.arguments):
-            names = ", ".join(self.plan.arguments)
-            raise fail(
-                "cuda.argument",
-                f"`{self.plan.entry}` takes ({names}), found {len(args)} values",
-            )
+        self._check_count(args)
         kinds = tuple(map(type, args))
         if kinds not in self._variants:
             self._variants[kinds] = self._generate(args)
         self.launch = self._variants[kinds]
         self.launch(grid, args, stream)
+
+    def _check_count(self, args: Any) -> None:
+        if not isinstance(args, (tuple, list)):
+            raise fail("cuda.argument", f"the arguments must be a tuple, found {args!r}")
+        count = len(cast("Sequence[Any]", args))
+        if count != len(self.plan.arguments):
+            names = ", ".join(self.plan.arguments)
+            raise fail(
+                "cuda.argument", f"`{self.plan.entry}` takes ({names}), found {count} values"
+            )
 
     def source(self, args: Sequence[Any]) -> str:
         """The text of the function for arguments of these kinds."""
@@ -124,10 +131,18 @@ class Launcher:
         exact: list[str] = []
         for i, parameter in enumerate(by_value):
             exact.append(at[parameter.name])
-            if isinstance(parameter, ScalarParameter) and parameter.dtype.startswith("f"):
+            if _kind(parameter) == "f":
                 # Floats by their bytes: -0.0 is equal to 0.0.
                 exact[-1] = f"e{i}"
                 reads.append(f"e{i} = exact({at[parameter.name]})")
+        # Other numbers as what they are now: a tensor of torch can change later. One that is equal
+        # to the last launch's needs no look.
+        kinds = {p.name: _kind(p) for p in by_value}
+        numbers = [
+            f"{at[name]} = {'bool' if kinds.get(name) == 'i1' else 'index'}({at[name]})"
+            for name in dict.fromkeys((*self._telling, *kinds))
+            if kinds.get(name) != "f" and name not in self._arrays
+        ]
         used = dict.fromkeys((*telling, *exact, *shapes))
         parts = [*used, "grid", "stream"]
         before = [f"l{i}" for i in range(len(parts))]
@@ -148,7 +163,10 @@ class Launcher:
             "if grid != state[0]: set_grid(config, state, grid)",
             "if stream is not state[1]: set_stream(config, state, stream)",
             "status = start()[0]",
+            "if status is not success: failed(status, slot, grid)",
+            # Not before: it may have been launched again.
             "keep(key, slot)",
+            "return",
         ]
         lines = [
             f"{_listed(names)} = args" if names else "",
@@ -156,20 +174,21 @@ class Launcher:
             *reads,
             f"{', '.join(before)}, slot, start = last",
             f"if {' or '.join(changed)}:",
+            *(f"    {line}" for line in numbers),
             f"    key = {_listed(parts)}",
-            "    try: last = blocks[key]",
+            "    try: kept = blocks[key]",
             "    except KeyError: start = None",
             "    except TypeError: start = key = None",
-            "    else: slot, start = last[-2:]",
+            "    else: slot, start = (last := kept)[-2:]",
             "if start is None:",
             *(f"    {line}" for line in slow if line),
-            "else: status = start()[0]",
+            "status = start()[0]",
             "if status is not success: failed(status, slot, grid)",
             "return",
         ]
         body = "".join(f"        {line}\n" for line in lines if line)
         return (
-            f"last = (None,) * {len(parts) + 2}\n"
+            f"last = (None,) * {len(parts) - 1} + (known, None, None)  # no stream is `known`\n"
             f"def launch(grid, args, stream=0):\n    global last\n    try:\n{body}"
             "    except expected as error: wrong = error\n"
             "    explain(wrong, grid, args, stream, launch)\n"
@@ -202,6 +221,7 @@ class Launcher:
             "blocks": self._blocks,
             "keep": self._keep,
             "exact": struct.Struct("<d").pack,
+            "index": operator.index,
             "new_slot": self._new_slot,
             "pack": struct.Struct(self.fields.format).pack_into,
             "set_grid": self._set_grid,
@@ -219,6 +239,7 @@ class Launcher:
 
     def _other(self, grid: Grid, args: Sequence[Any], stream: Any) -> None:
         """Arguments of other kinds than the last: find their function."""
+        self._check_count(args)
         for i, argument in enumerate(self.plan.arguments):
             if argument in self._arrays and type(args[i]) is not int:
                 self._check_array(args[i], argument)
@@ -335,14 +356,15 @@ class Launcher:
         config.numAttrs = 0
         buffer = (ctypes.c_char * size).from_address(base)
         # The state keeps alive what the addresses point into.
-        state = [None, 0, store, pointers]
+        state = [object(), 0, store, pointers]
         start = partial(
             bindings.cuLaunchKernelEx, config, self.function.handle, ctypes.addressof(pointers), 0
         )
         return buffer, config, state, start
 
     def _set_grid(self, config: Any, state: list[Any], grid: Grid) -> None:
-        x, y, z = (*grid, 1, 1)[:3]
+        sizes = read_grid(grid)
+        x, y, z = (*sizes, 1, 1)[:3]
         for size, most, cluster in zip(
             (x, y, z), (2**31 - 1, 65535, 65535), self.plan.cluster, strict=True
         ):
@@ -350,14 +372,13 @@ class Launcher:
                 multiple = f" in clusters of {self.plan.cluster}" if cluster > 1 else ""
                 raise fail(
                     "cuda.grid",
-                    f"`{self.plan.entry}` cannot run over a grid of {tuple(grid)}{multiple}",
-                    hint="each extent is positive and a multiple of the cluster's; "
-                    "for no work, launch nothing",
+                    f"`{self.plan.entry}` cannot run over a grid of {sizes}{multiple}",
+                    hint="each extent is a multiple of the cluster's",
                 )
         config.gridDimX, config.gridDimY, config.gridDimZ = x, y, z
-        state[0] = tuple(grid)
-        if state[0] not in self.recent_grids:
-            self.recent_grids.append(state[0])
+        state[0] = sizes
+        if sizes not in self.recent_grids:
+            self.recent_grids.append(sizes)
 
     # What went wrong
 
@@ -402,23 +423,24 @@ class Launcher:
         self, error: Exception, grid: Grid, args: Sequence[Any], stream: Any, failed: Launch
     ) -> None:
         """Say which argument is wrong; those of other kinds than the last have another function."""
-        if not isinstance(args, (tuple, list)):
-            raise fail("cuda.argument", f"the arguments must be a tuple, found {args!r}") from None
-        if len(args) != len(self.plan.arguments):
-            self._first(grid, args, stream)
+        self._check_count(args)
+        read_grid(grid)
         if failed is not self._variants.get(tuple(map(type, args))):
             self._other(grid, args, stream)
             return
-        for parameter in self.plan.parameters:
-            if isinstance(parameter, ScalarParameter):
-                value = args[self.plan.arguments.index(parameter.name)]
-                try:
-                    struct.pack(code_of(parameter), value)
-                except (struct.error, TypeError, OverflowError, ValueError):
-                    raise fail(
-                        "cuda.argument",
-                        f"`{parameter.name}` takes {parameter.dtype}, found {value!r}",
-                    ) from None
+        scalars = {p.name: p for p in self.plan.parameters if isinstance(p, ScalarParameter)}
+        for name in (*self._telling, *scalars):
+            value, parameter = args[self.plan.arguments.index(name)], scalars.get(name)
+            try:
+                if name not in self._arrays and _kind(parameter) == "i":
+                    operator.index(value)
+                if parameter is not None:
+                    struct.pack(f"<{code_of(parameter)}", value)
+            except (struct.error, TypeError, OverflowError, ValueError):
+                dtype = parameter.dtype if parameter is not None else "an integer"
+                raise fail(
+                    "cuda.argument", f"`{name}` takes {dtype}, found {value!r:.80}"
+                ) from None
         for name in self._arrays:
             value = args[self.plan.arguments.index(name)]
             if type(value) is int and not 0 <= value < 1 << 64:
@@ -429,6 +451,12 @@ class Launcher:
 def _listed(names: Sequence[str]) -> str:
     """Names as a tuple."""
     return f"({', '.join(names)}{',' * (len(names) == 1)})"
+
+
+def _kind(parameter: object) -> str:
+    """`f` for a floating-point number, `i1` for a truth value, `i` for all else."""
+    dtype = parameter.dtype if isinstance(parameter, ScalarParameter) else "i"
+    return dtype if dtype == "i1" else dtype[0]
 
 
 def _set_stream(config: Any, state: list[Any], stream: Any) -> None:

@@ -87,7 +87,7 @@ def check_extents(
 
     extents: elements, innermost axis first. strides: bytes, for all axes but the first.
     """
-    if not array.dtype or 0 in extents:
+    if array.dtype not in DTYPES or 0 in extents:
         return
     size = DTYPES[array.dtype].bits // 8
     steps = (size, *strides)

@@ -236,12 +236,26 @@ def test_grids_and_streams_are_set_when_they_change(
     ]
 
 
-@pytest.mark.parametrize("grid", [(3,), (0,), (2, 0), (2, 70_000), (-2,), (1 << 31,)])
-def test_grids_that_no_launch_has_are_refused(
+@pytest.mark.parametrize("grid", [(3,), (2, 70_000), (1 << 31,)])
+def test_grids_that_no_launch_of_the_kernel_has_are_refused(
     fake: FakeDriver, maps: list[tuple[Any, ...]], grid: tuple[int, ...]
 ) -> None:
-    assert rule_of(make(), grid, [bf16(4096), Array(512), 256, 64, 0.5]) == "cuda.grid"
+    assert rule_of(make(), grid, ARGS) == "cuda.grid"
     assert not fake.launches
+
+
+@pytest.mark.parametrize(
+    "grid", [(0,), (2, 0), (-2,), (), (2, 1, 1, 2), (2.0,), "ab", None, np.array([2, 1])]
+)
+def test_what_is_no_grid_is_refused(
+    fake: FakeDriver, maps: list[tuple[Any, ...]], grid: Any
+) -> None:
+    launch = make()
+    assert rule_of(launch, grid, ARGS) == "launch.grid"
+    for _ in range(3):
+        launch((4,), ARGS)
+    assert rule_of(launch, grid, ARGS) == "launch.grid"
+    assert len(fake.launches) == 3
 
 
 @pytest.mark.parametrize(
@@ -448,3 +462,102 @@ ptxas info    : Used 168 registers, used 1 barriers
     with pytest.raises(ReftileError) as error:
         refuse_serialised(Resources(registers, spills, remarks, 0.0))
     assert error.value.diagnosis.rule == "cuda.serialised"
+
+
+def test_a_number_that_changes_is_read_at_each_launch(
+    fake: FakeDriver, maps: list[tuple[Any, ...]]
+) -> None:
+    torch = pytest.importorskip("torch")
+    launch, m, k = make(), torch.tensor(8), torch.tensor(8)
+    for _ in range(6):
+        launch((2,), [1 << 12, 512, m, k, 0.5])
+        m += 8
+        k += 8
+    found = [struct.unpack("<i", launched.parameters[1])[0] for launched in fake.launches]
+    assert found == [8, 16, 24, 32, 40, 48]
+    assert [extents for _, _, extents, *_ in maps] == [(n, n) for n in found]
+
+
+@pytest.mark.parametrize("number", [np.int32(64), np.array(64), np.uint8(64)])
+def test_integers_of_other_libraries_are_integers(
+    fake: FakeDriver, maps: list[tuple[Any, ...]], number: Any
+) -> None:
+    launch = make()
+    for _ in range(4):
+        launch((2,), [bf16(4096, (64, 64)), Array(512), number, number, 0.5])
+    assert {f.parameters[1] for f in fake.launches} == {struct.pack("<i", 64)}
+    assert len(maps) == 1
+    assert fake.calls.count("cuLaunchKernelEx") == 4
+
+
+@pytest.mark.parametrize("k", [64.0, None, "64", np.array([64, 64])])
+def test_a_number_that_only_the_host_reads_is_an_integer(
+    fake: FakeDriver, maps: list[tuple[Any, ...]], k: Any
+) -> None:
+    assert rule_of(make(), (2,), [*ARGS[:3], k, 0.5]) == "cuda.argument"
+
+
+@pytest.mark.parametrize("scale", [1e300, 10**400])
+def test_a_number_that_its_type_does_not_hold_is_refused(
+    fake: FakeDriver, maps: list[tuple[Any, ...]], scale: Any
+) -> None:
+    assert rule_of(make(), (2,), [*ARGS[:4], scale]) == "cuda.argument"
+
+
+@pytest.mark.parametrize("args", ["abcde", dict.fromkeys("abcde", 1), None, 5])
+def test_arguments_are_a_tuple_or_a_list(
+    fake: FakeDriver, maps: list[tuple[Any, ...]], args: Any
+) -> None:
+    launch = make()
+    assert rule_of(launch, (2,), args) == "cuda.argument"
+    launch((2,), ARGS)
+    assert rule_of(launch, (2,), args) == "cuda.argument"
+
+
+def test_a_kernel_without_arguments_is_launched(fake: FakeDriver) -> None:
+    fake.sizes, fake.context = [], 1
+    launch = make(HostPlan("none", 32, (1, 1, 1), 0, (), ()))
+    for stream in (None, 0, None, None, None):
+        launch((3,), (), stream)
+    assert {f.grid for f in fake.launches} == {(3, 1, 1)}
+    assert rule_of(launch, None, (), None) == "launch.grid"
+
+
+def test_elements_without_a_name_of_ours_are_refused(
+    fake: FakeDriver, maps: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.Tensor, "device", SimpleNamespace(type="cuda", index=0))
+    launch = make()
+    for dtype in (torch.complex64, torch.complex128):
+        c = torch.zeros(4, dtype=dtype)
+        assert rule_of(launch, (2,), [ARGS[0], c, *ARGS[2:]]) == "cuda.dtype"
+        launch((2,), [ARGS[0], torch.zeros(4), *ARGS[2:]])
+        assert rule_of(launch, (2,), [ARGS[0], c, *ARGS[2:]]) == "cuda.dtype"
+
+
+def test_a_launch_that_is_tried_again_has_its_buffer_still(
+    fake: FakeDriver, maps: list[tuple[Any, ...]]
+) -> None:
+    """Another thread launches between a call without a context and the same in a context."""
+    launch = make()
+    record, enter = fake.do_cuLaunchKernelEx, fake.do_cuCtxSetCurrent
+
+    def refuse(*arguments: Any) -> Any:
+        if fake.context != 1:
+            return (fake.CUresult.CUDA_ERROR_INVALID_CONTEXT,)
+        record(*arguments)
+        return (fake.CUresult.CUDA_SUCCESS,)
+
+    def interrupt(context: int) -> Any:
+        enter(context)
+        fake.instead.pop("cuCtxSetCurrent")
+        launch((2,), [bf16(4096), Array(512), 256, 64, 0.75])
+        return (fake.CUresult.CUDA_SUCCESS,)
+
+    fake.instead["cuLaunchKernelEx"] = refuse
+    launch((2,), [bf16(4096), Array(512), 256, 64, 0.25])
+    fake.context, fake.instead["cuCtxSetCurrent"] = 0, interrupt
+    launch((2,), [bf16(4096), Array(512), 256, 64, 0.5])
+    found = [struct.unpack("<f", f.parameters[3])[0] for f in fake.launches]
+    assert found == [0.25, 0.75, 0.5]
