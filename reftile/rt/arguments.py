@@ -102,6 +102,8 @@ def read_array(value: Any, name: str = "the argument") -> DeviceArray:
     Raises:
         ReftileError: `cuda.host_array` for memory of the host, `cuda.argument` for anything else.
     """
+    if isinstance(value, DeviceArray):
+        return value
     try:
         if is_torch(value):
             return _from_torch(value, name)

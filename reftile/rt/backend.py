@@ -74,7 +74,7 @@ def run(
                 f"`{kernel.name}` was given arrays of NumPy while a graph is captured",
                 hint="give it arrays of the device",
             )
-        with HostArrays(compiled.host, args, stream) as copies:
+        with HostArrays(compiled.host, args, stream, device) as copies:
             listed = ", ".join(f"`{n}` ({b} bytes)" for n, b in copies.copied.items())
             message = f"`{kernel.name}`: {listed} copied to the GPU and back"
             warnings.warn(message, HostCopy, stacklevel=4)
@@ -114,7 +114,7 @@ def _device_of(args: Sequence[Any]) -> int:
 def _stream_of(args: Sequence[Any], device: int) -> int:
     """The current stream of the library that the first array is of."""
     for value in args:
-        if is_torch(value):
+        if is_torch(value) and value.device.type == "cuda":
             return current_stream("torch", device)
         if type(value).__module__.partition(".")[0] == "cupy":
             return current_stream("cupy", device)

@@ -34,7 +34,11 @@ def default_folder() -> Path:
     chosen = os.environ.get("REFTILE_CACHE")
     if chosen:
         return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "reftile"
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # A user without a home, as in some containers: nothing is kept.
+        folder = Path(os.devnull)
+    return folder / "reftile"
 
 
 def key_of(*parts: object) -> str:

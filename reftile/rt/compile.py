@@ -211,7 +211,7 @@ def _from_entry(
             tuple(map(str, about["remarks"])),
             float(about["seconds"]),
         )
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
     # A cubin stands behind the PTX that it was made of.
     ptx, cubin = entry.code[:ptx_bytes], entry.code[ptx_bytes:]

@@ -20,6 +20,10 @@ _LOST = "the device context is lost, so start a new process"
 _HINTS = {
     "NO_DEVICE": ("cuda.no_device", "the driver sees no NVIDIA GPU; CUDA_VISIBLE_DEVICES may say"),
     "STUB_LIBRARY": ("cuda.no_driver", "a stub of libcuda was found: put the driver's in front"),
+    "NOT_INITIALIZED": (
+        "cuda.forked",
+        "a process that was forked after CUDA was used cannot use it: start processes by `spawn`",
+    ),
     "INSUFFICIENT_DRIVER": ("cuda.old_driver", "install a newer NVIDIA driver"),
     "SYSTEM_DRIVER_MISMATCH": ("cuda.old_driver", "reboot after updating the driver"),
     "COMPAT_NOT_SUPPORTED_ON_DEVICE": ("cuda.old_driver", "install a newer NVIDIA driver"),

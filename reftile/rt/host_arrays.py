@@ -15,26 +15,27 @@ from numpy.typing import NDArray
 
 from reftile.ir.diagnostics import fail
 from reftile.ir.dtypes import DTYPES, numpy_dtype
-from reftile.lower.host import HostPlan
+from reftile.lower.host import ArrayArgument, HostPlan
 from reftile.rt import driver
+from reftile.rt.arguments import DeviceArray
 
 _ALIGNMENT = 256
 """Device allocations start at a multiple of this many bytes (CUDA programming guide)."""
 
 
 class HostArrays:
-    """The copies of one launch: `with HostArrays(plan, args, stream) as copies`.
+    """The copies of one launch: `with HostArrays(plan, args, stream, device) as copies`.
 
-    arguments: the launch's arguments, with an address for each NumPy array.
+    arguments: the launch's arguments, with its copy for each NumPy array.
     copied: bytes copied to the device, by argument.
     """
 
-    def __init__(self, plan: HostPlan, args: Sequence[Any], stream: int) -> None:
+    def __init__(self, plan: HostPlan, args: Sequence[Any], stream: int, device: int) -> None:
         self.arguments = list(args)
         self.copied: dict[str, int] = {}
-        self._stream = stream
+        self._stream, self._device = stream, device
         self._pieces: list[tuple[int, int, int]] = []
-        self._found: list[tuple[int, NDArray[Any], bool]] = []
+        self._found: list[tuple[int, NDArray[Any], ArrayArgument]] = []
         described = {a.name: a for a in plan.arrays}
         for i, (name, value) in enumerate(zip(plan.arguments, args, strict=True)):
             if isinstance(value, np.ndarray):
@@ -49,7 +50,7 @@ class HostArrays:
                         f"`{name}` may only be read, and the kernel writes to it",
                         hint="give a copy",
                     )
-                self._found.append((i, array, known.written))
+                self._found.append((i, array, known))
                 self.copied[name] = array.nbytes
 
     def __enter__(self) -> HostArrays:
@@ -64,22 +65,33 @@ class HostArrays:
         except BaseException:
             self._free()
             raise
-        for i, array, _ in self._found:
-            self.arguments[i] = self._address(array)
+        for i, array, known in self._found:
+            address, behind = self._place(array)
+            self.arguments[i] = DeviceArray(
+                address,
+                known.dtype,
+                array.shape,
+                tuple(s // array.itemsize for s in array.strides),
+                array,
+                self._device,
+                bytes_behind=behind,
+            )
         return self
 
-    def _address(self, array: NDArray[Any]) -> int:
+    def _place(self, array: NDArray[Any]) -> tuple[int, int]:
+        """Where the copy begins, and how many bytes lie from there on."""
         if not array.size:
-            return 0
+            return 0, 0
         data = array.__array_interface__["data"][0]
         for low, high, start in self._pieces:
             if low <= data < high:
-                return start + low % _ALIGNMENT + data - low
+                return start + low % _ALIGNMENT + data - low, high - data
         raise AssertionError("every array lies in a piece")
 
     def bring_back(self) -> None:
         """Copy what the kernel may have written back, and wait for it."""
-        for low, high in _merged([byte_bounds(a) for _, a, w in self._found if w and a.size]):
+        written = [byte_bounds(a) for _, a, known in self._found if known.written and a.size]
+        for low, high in _merged(written):
             for first, last, start in self._pieces:
                 if first <= low < last:
                     source = start + first % _ALIGNMENT + low - first

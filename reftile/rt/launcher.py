@@ -41,6 +41,9 @@ KEPT = 4096
 KEPT_BLOCKS = 256
 """Launches that a launcher keeps ready to repeat, about a kilobyte each."""
 
+MOST_BLOCKS = (2**31 - 1, 65535, 65535)
+"""Extents of a grid (CUDA programming guide, technical specifications)."""
+
 Launch = Callable[..., None]
 Grid = Sequence[int]
 
@@ -248,7 +251,9 @@ class Launcher:
     def _read(self, value: Any, index: int) -> tuple[int, object]:
         """The address of an array that is not torch's, and what else its fitness depends on."""
         array = read_array(value, f"`{self.plan.arguments[index]}`")
-        return array.address, (array.dtype, array.shape, array.strides, array.read_only)
+        return array.address, (
+            array.dtype, array.shape, array.strides, array.read_only, array.bytes_behind
+        )  # fmt: skip
 
     # Once for each set of arguments
 
@@ -365,15 +370,15 @@ class Launcher:
     def _set_grid(self, config: Any, state: list[Any], grid: Grid) -> None:
         sizes = read_grid(grid)
         x, y, z = (*sizes, 1, 1)[:3]
-        for size, most, cluster in zip(
-            (x, y, z), (2**31 - 1, 65535, 65535), self.plan.cluster, strict=True
-        ):
-            if not 0 < size <= most or size % cluster:
-                multiple = f" in clusters of {self.plan.cluster}" if cluster > 1 else ""
+        for size, most, cluster in zip((x, y, z), MOST_BLOCKS, self.plan.cluster, strict=True):
+            if size > most or size % cluster:
+                multiple = f" in clusters of {self.plan.cluster}" if size % cluster else ""
                 raise fail(
                     "cuda.grid",
                     f"`{self.plan.entry}` cannot run over a grid of {sizes}{multiple}",
-                    hint="each extent is a multiple of the cluster's",
+                    hint="each extent is a multiple of the cluster's"
+                    if multiple
+                    else f"at most {MOST_BLOCKS} blocks; let a block do more than one tile",
                 )
         config.gridDimX, config.gridDimY, config.gridDimZ = x, y, z
         state[0] = sizes

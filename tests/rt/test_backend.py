@@ -217,6 +217,34 @@ def test_a_pipe_kernel_in_python_is_launched(
     assert [launch.grid for launch in fake.launches] == [(2, 1, 1)]
 
 
+@pytest.mark.parametrize(
+    ("a", "rule"),
+    [
+        (np.zeros((256, 64), np.uint16), "cuda.bounds"),
+        (np.zeros((512, 64), np.uint16)[::-1], "cuda.bounds"),
+        (np.zeros((512, 128), np.uint16)[:, ::2], "cuda.strides"),
+        (np.asfortranarray(np.zeros((512, 64), np.uint16)), "cuda.strides"),
+    ],
+)
+def test_what_the_kernel_sees_of_an_array_of_numpy_is_the_array(
+    fake: FakeDriver, kernel: Kernel, monkeypatch: pytest.MonkeyPatch, a: Any, rule: str
+) -> None:
+    monkeypatch.setattr(launcher, "encode", lambda *a: bytes(128))  # pyright: ignore
+    fake.context = 1
+    gemm = parse((EXAMPLES / "gemm_sm90.tile").read_text("utf-8")).kernel()
+    b, c = np.zeros((256, 64), np.uint16), np.zeros((512, 256), np.uint16)
+    assert rule_of(gemm, bf16(a), bf16(b), bf16(c), 512, 256, 64) == rule
+    assert not fake.launches
+    assert not fake.memory
+
+
+def test_tensors_of_torch_on_the_cpu_are_refused(fake: FakeDriver, kernel: Kernel) -> None:
+    torch = pytest.importorskip("torch")
+    a, b = (torch.zeros(128, 32, dtype=torch.bfloat16) for _ in "ab")
+    assert rule_of(kernel, a, b, torch.zeros(128, 128), 128, 128, 32) == "cuda.host_array"
+    assert rule_of(kernel, a, b, arrays()[2], 128, 128, 32) == "cuda.host_array"
+
+
 def test_a_tile_kernel_is_refused_without_looking_for_a_gpu(fake: FakeDriver) -> None:
     fake.fail["cuDeviceGetCount"] = "NO_DEVICE"
     kernel = parse("tile kernel @k(%n: tile<i32>) {\n  return\n}\n").kernel()

@@ -166,3 +166,16 @@ def test_eight_processes_hammer_one_folder(tmp_path: Path) -> None:
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".new-")]
     Cache(tmp_path, limit_bytes=60_000).trim()
     assert sum(entry.bytes for entry in Cache(tmp_path).entries()) <= 60_000
+
+
+def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("REFTILE_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    cache = Cache()
+    assert not cache.store("key", b"code", {})
+    assert cache.find("key") is None
+    assert cache.entries() == []

@@ -73,6 +73,7 @@ def test_a_new_driver_starts(fake: FakeDriver) -> None:
         ("LAUNCH_FAILED", "cuda.launch_failed", True),
         ("LAUNCH_TIMEOUT", "cuda.timeout", True),
         ("UNSUPPORTED_PTX_VERSION", "cuda.old_driver", False),
+        ("NOT_INITIALIZED", "cuda.forked", False),
         ("NO_BINARY_FOR_GPU", "cuda.target", False),
     ],
 )
