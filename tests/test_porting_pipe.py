@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 from reftile import pipe
+from reftile.lower.pipeline import lower
+from reftile.lower.ptx.assemble import find_ptxas
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "porting_pipe.md"
 LISTING = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
@@ -25,6 +27,12 @@ def test_the_listings_run(tmp_path: Path) -> None:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     assert module.matmul.parameters
+    if find_ptxas() is not None:
+        for kernel in (module.product, module.early, module.add_product):
+            target = kernel.shape.target
+            found = lower(kernel.build(), target, assembled=True).assembly
+            assert found is not None
+            assert (found.remarks, found.spill_bytes) == ((), 0), kernel.__name__
 
 
 def test_names_of_the_right_columns_exist() -> None:

@@ -106,4 +106,4 @@ def _lower(
     if not assembled:
         return Lowered(ptx, host, report)
     code, assembly = assemble(ptx, target)
-    return Lowered(ptx, host, report, code, assembly)
+    return Lowered(assembly.ptx, host, report, code, assembly)

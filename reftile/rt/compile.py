@@ -164,10 +164,10 @@ def compile_kernel(
     seconds["assembling"] = perf_counter() - start
     if cached is not None:
         about = _about(kernel, target, "ptx", lowered.host, function.resources)
-        cached.store(key, lowered.ptx.encode(), about)
+        cached.store(key, function.ptx.encode(), about)
     launcher = Launcher(lowered.host, function, device)
     return Compiled(
-        kernel, target, lowered.ptx, lowered.host, function, launcher, "ptx", False, seconds
+        kernel, target, function.ptx, lowered.host, function, launcher, "ptx", False, seconds
     )
 
 

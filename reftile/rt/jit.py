@@ -12,6 +12,7 @@ from time import perf_counter, time_ns
 from typing import Any
 
 from reftile.ir.diagnostics import fail
+from reftile.lower.ptx.assemble import with_known_entry
 from reftile.rt import devices, driver
 
 LOG_BYTES = 64 << 10
@@ -41,17 +42,26 @@ def read_log(log: str) -> tuple[int, int, tuple[str, ...]]:
 
 
 class Function:
-    """A loaded kernel. Keeps its module loaded for as long as it lives."""
+    """A loaded kernel. Keeps its module loaded for as long as it lives.
+
+    ptx: the text that it was assembled of, if the driver did.
+    """
 
     def __init__(
-        self, module: Any, entry: str, shared_bytes: int, resources: Resources, device: int = 0
+        self,
+        module: Any,
+        entry: str,
+        shared_bytes: int,
+        resources: Resources,
+        device: int = 0,
+        ptx: str = "",
     ) -> None:
         self._module = module
         self.handle: Any = driver.call(
             f"finding `{entry}`", "cuModuleGetFunction", module, entry.encode()
         )
         self.entry, self.shared_bytes, self.resources = entry, shared_bytes, resources
-        self.device = device
+        self.device, self.ptx = device, ptx
         if shared_bytes > 48 << 10:
             bindings = driver.bindings()
             which = bindings.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -77,7 +87,7 @@ class Function:
 
 
 def load(ptx: str, entry: str, shared_bytes: int, device: int = 0) -> Function:
-    """Assemble and load PTX with the driver.
+    """Assemble and load PTX with the driver; the text may get a limit more.
 
     Raises:
         ReftileError: no driver, the PTX is refused (`cuda.ptx`), or a remark means that the kernel
@@ -91,9 +101,12 @@ def load(ptx: str, entry: str, shared_bytes: int, device: int = 0) -> Function:
             # The driver had it in its own cache; a comment it has not seen makes it speak again.
             log = load_module(f"{ptx}// {time_ns()}\n".encode())[1]
         registers, spills, remarks = read_log(log)
+        asked_for = with_known_entry(ptx, remarks)
+        if asked_for is not None:
+            return load(asked_for, entry, shared_bytes, device)
         resources = Resources(registers, spills, remarks, seconds)
         refuse_serialised(resources)
-        return Function(module, entry, shared_bytes, resources, device)
+        return Function(module, entry, shared_bytes, resources, device, ptx)
 
 
 def refuse_serialised(resources: Resources) -> None:

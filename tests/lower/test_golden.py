@@ -185,6 +185,32 @@ def test_a_text_that_ptxas_refuses_is_a_fault_of_ours() -> None:
         assemble(ptx.replace("cp.async.commit_group;", "cp.async.comit_group;", 1), "sm_80")
 
 
+@needs_ptxas
+@pytest.mark.parametrize(("budgets", "warps"), [((40, 232), 4), ((24, 256), 4), ((24, 240), 8)])
+def test_roles_that_need_few_registers_have_their_budgets(
+    budgets: tuple[int, int], warps: int
+) -> None:
+    """ptxas cannot tell by itself how many registers their threads enter with."""
+    roles = "".join(
+        f"""role {{label = "{label}", warps = {count}, registers = {registers}}} body {{
+              %n{label} = constant {{value = 1}} : tile<i32>
+              yield
+            }}
+        """
+        for label, count, registers in zip("ab", (4, warps), budgets, strict=True)
+    )
+    text = f"""
+    pipe kernel @few() attributes {{target = "sm_90a", warps = {4 + warps}}} {{
+      {roles}
+      return
+    }}
+    """
+    found = lower(parse(text).kernel(), "sm_90a", assembled=True)
+    assert found.assembly is not None
+    assert found.assembly.remarks == ()
+    assert ".minnctapersm 1" in found.ptx
+
+
 def test_the_log_is_read() -> None:
     log = (
         "ptxas info : (C7510) Potential Performance Loss: wgmma.mma_async instructions are "

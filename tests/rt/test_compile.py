@@ -136,6 +136,25 @@ def test_own_version_changes_with_what_decides_the_code(tmp_path: Path) -> None:
     assert len(own_version()) == 64
 
 
+def test_the_assembler_is_told_the_registers_at_entry_if_it_asks(
+    fake: FakeDriver, tmp_path: Path
+) -> None:
+    load = fake.do_cuModuleLoadDataEx
+    used = b"ptxas info    : Used 168 registers\n"
+    asking = b"(C7508) 'setmaxnreg' ignored; unable to determine register count at entry.\n"
+
+    def speak(code: bytes, *rest: Any) -> Any:
+        fake.log = used if b".minnctapersm 1\n" in code else used + asking
+        return fake.CUresult.CUDA_SUCCESS, load(code, *rest)
+
+    fake.instead["cuModuleLoadDataEx"] = speak
+    first = compile_kernel(read(), 1, cached=Cache(tmp_path))
+    assert ".reqntid 128, 1, 1\n.minnctapersm 1\n" in first.ptx
+    assert first.resources.remarks == ()
+    again = compile_kernel(read(), 1, cached=Cache(tmp_path))
+    assert (again.from_disk, again.ptx) == (True, first.ptx)
+
+
 def test_damaged_entries_are_compiled_again(
     fake: FakeDriver, tmp_path: Path, lowered: list[str]
 ) -> None:
