@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -21,6 +22,10 @@ from reftile.lang.trace import Trace
 from reftile.lang.values import Tile, Token, describe
 
 
+Change = Callable[[Tile, TileView, tuple[Value, ...], Value], tuple[Value, ...]]
+"""Makes the operation that a tile changes memory by, from a view, an index and a token."""
+
+
 @name
 def copy(t: Trace, source: object, target: object, /) -> None:
     """Copy a tile; the side that is no region of an array says how large it is.
@@ -33,13 +38,13 @@ def copy(t: Trace, source: object, target: object, /) -> None:
         case Region(), Shared():
             _region_to_shared(t, left, right)
         case Region(), Fragment():
-            right.write(t, _load_region(t, left, right.own, _further(t, right)))
+            right.write(t, _load_region(t, left, right.own, further_of(t, right)))
         case Shared(), Fragment():
             _need_shape(t, left.kind.shape, right.shape, left, right)
             right.write(t, left.read(t, right.replicated))
         case Fragment(), Shared():
             _need_shape(t, left.shape, right.kind.shape, left, right)
-            _need_share(t, left)
+            need_share(t, left)
             right.write(t, left.read(t))
         case Fragment(), Fragment():
             _need_shape(t, left.own, right.own, left, right)
@@ -48,8 +53,8 @@ def copy(t: Trace, source: object, target: object, /) -> None:
             _need_shape(t, left.kind.shape, right.kind.shape, left, right)
             right.write(t, left.read(t))
         case Fragment(), Region():
-            _need_share(t, left)
-            _store_region(t, left.read(t), right, _further(t, left))
+            need_share(t, left)
+            _store_region(t, left.read(t), right, further_of(t, left))
         case Shared(), Region():
             _shared_to_region(t, left, right)
         case _:
@@ -73,12 +78,13 @@ def _need_shape(
         )
 
 
-def _further(t: Trace, fragment: Fragment) -> Tile | None:
+def further_of(t: Trace, fragment: Fragment) -> Tile | None:
     """Tiles between the first warpgroup's share and this one's."""
     return None if fragment.replicated else shape_of(t).replica
 
 
-def _need_share(t: Trace, fragment: Fragment) -> None:
+def need_share(t: Trace, fragment: Fragment) -> None:
+    """Refuse to store a fragment that every warpgroup holds."""
     if fragment.replicated and shape_of(t).replicas > 1:
         raise error(
             t,
@@ -223,19 +229,29 @@ def _begins_inside(
 
 
 def _store_region(t: Trace, tile: Tile, target: Region, further: Tile | None = None) -> None:
-    view, index = target.view(t, tile.shape, further)
-    value = arithmetic.convert(t, tile, target.dtype)
-    value = arithmetic.reshape(t, value, view.type.tile)
-    history = history_of(shape_of(t), target.array)
-    before = history.all().value
-
-    def store() -> tuple[Value, ...]:
+    def store(
+        tile: Tile, view: TileView, index: tuple[Value, ...], before: Value
+    ) -> tuple[Value, ...]:
         return t.op(
-            "store_view_tko", value.value, view.value, index, before, ordering="weak"
+            "store_view_tko", tile.value, view.value, index, before, ordering="weak"
         ).results
 
+    change_region(t, arithmetic.convert(t, tile, target.dtype), target, store, further)
+
+
+def change_region(
+    t: Trace, tile: Tile, target: Region, change: Change, further: Tile | None
+) -> None:
+    """Change a region of an array by a tile of its dtype, behind all that touched it before.
+
+    further: see `further_of`.
+    """
+    view, index = target.view(t, tile.shape, further)
+    value = arithmetic.reshape(t, tile, view.type.tile)
+    history = history_of(shape_of(t), target.array)
+    before = history.all().value
     inside = _begins_inside(t, target, view, index, len(tile.shape), further)
-    (token,) = choose(t, inside, store, lambda: (before,))
+    (token,) = choose(t, inside, lambda: change(value, view, index, before), lambda: (before,))
     history.has_written(Token(token))
 
 

@@ -56,6 +56,7 @@ from reftile.lang.pipe.barriers import (
     sync,
 )
 from reftile.lang.pipe.block import Kernel
+from reftile.lang.pipe.combining import atomic_add, atomic_max, atomic_min
 from reftile.lang.pipe.copies import commit_copies, copy_in, copy_out, prefetch, wait_copies
 from reftile.lang.pipe.copying import copy
 from reftile.lang.pipe.fragments import alloc_fragment, clear, fill
@@ -89,7 +90,10 @@ __all__ = [
     "alloc_shared",
     "any",
     "arange",
+    "atomic_add",
     "atomic_inc_wrap",
+    "atomic_max",
+    "atomic_min",
     "bfloat16",
     "bid",
     "broadcast_to",
