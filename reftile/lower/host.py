@@ -7,6 +7,8 @@ with `//` for unsigned division, so that a plan can be stored beside the machine
 
 from __future__ import annotations
 
+import keyword
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, cast
@@ -143,6 +145,26 @@ def evaluate_expression(text: str, arguments: Mapping[str, int]) -> int:
 
 
 # From the kernel
+
+
+def name_arguments(kernel: Kernel) -> None:
+    """Give arguments names that host expressions can use: `%in` and `%0` become `in_` and `a0`."""
+    taken = {value.name for value in kernel.arguments}
+    for value in kernel.arguments:
+        if _is_usable(value.name):
+            continue
+        name = re.sub(r"\W", "_", value.name).lstrip("_")
+        name = f"{name}_" if _is_usable(f"{name}_") else f"a{name}"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        value.name = name
+
+
+def _is_usable(name: str) -> bool:
+    """True if an expression takes `name` for a variable, and means nothing else by it."""
+    words = name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
+    return words and name not in ("min", "max")
 
 
 def array_arguments(kernel: Kernel) -> tuple[ArrayArgument, ...]:

@@ -65,6 +65,7 @@ from reftile.ir.core import Block, Kernel, Op, Region, Value
 from reftile.ir.types import TensorMapType, TokenType
 from reftile.lower.change_layouts import CHANGES, plan_scratch
 from reftile.lower.context import Context
+from reftile.lower.host import name_arguments
 from reftile.lower.lower_atomics import ATOMICS
 from reftile.lower.lower_barriers import BARRIERS
 from reftile.lower.lower_copies import COPIES
@@ -79,6 +80,7 @@ Handler = Callable[[Context, Op], None]
 
 def lower_pipe(kernel: Kernel, target: str) -> Kernel:
     """Return the `simt` kernel."""
+    name_arguments(kernel)
     arguments = kernel.body.block.arguments
     block = Block(tuple(a.type for a in arguments), tuple(a.name for a in arguments))
     context = Context(kernel, block)

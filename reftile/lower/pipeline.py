@@ -12,7 +12,7 @@ from reftile.lower.assign_layouts import assign_layouts
 from reftile.lower.clone import clone_kernel
 from reftile.lower.derive_barriers import derive_barriers
 from reftile.lower.fold_constants import fold_constants
-from reftile.lower.host import HostPlan, array_arguments, host_plan
+from reftile.lower.host import HostPlan, array_arguments, host_plan, name_arguments
 from reftile.lower.lower_pipe import lower_pipe
 from reftile.lower.ptx.assemble import Report, assemble
 from reftile.lower.ptx.emit import emit_ptx
@@ -99,6 +99,7 @@ def _lower(
     check_each: bool = True,
 ) -> Lowered:
     """Run the passes over a verified kernel."""
+    name_arguments(kernel)
     arguments, arrays = tuple(a.name for a in kernel.arguments), array_arguments(kernel)
     report = run_passes(kernel, PIPE_TO_SIMT, target, keep_text, check_each)
     ptx = emit_ptx(report.kernel)

@@ -304,3 +304,45 @@ def test_bf16_is_added_to_memory_where_the_hardware_does() -> None:
     ptx = lower(parse(added("bf16", "addf", "sm_90a")).kernel(), "sm_90a").ptx
     if find_ptxas() is not None:
         assemble(ptx, "sm_90a")
+
+
+def test_arguments_may_have_any_names() -> None:
+    """Keywords of Python, numbers, functions of host expressions: the host computes with them."""
+    view = "tensor_view<?x?xf32, strides=[?, 1]>"
+    text = f"""
+    pipe kernel @send(%in: tile<ptr<f32>>, %_o: tile<ptr<f32>>, %0: tile<i32>, %min: tile<i32>,
+        %in_: tile<i32>, %.1: tile<i32>) attributes {{target = "sm_90a", warps = 4}} {{
+      %zero = constant {{value = 0}} : tile<i32>
+      %columns = mini %min, %in_ {{signedness = signed}} : tile<i32>
+      %from = make_tensor_view %in, [%0, %columns], [%.1] : {view}
+      %to = make_tensor_view %_o, [%0, %columns], [%.1] : {view}
+      %v = make_partition_view %from : partition_view<tile=(8x32), {view}>
+      %w = make_partition_view %to : partition_view<tile=(8x32), {view}>
+      %b = alloc_buffer : buffer<8x32xf32>
+      %full = alloc_barrier : barrier<1, arrivals=1>
+      elected body {{
+        arrive_barrier %full, %zero {{bytes = 1024}}
+        copy_in %v, [%zero, %zero], %b, barrier=%full, slot=%zero {{engine = bulk}}
+        %landed = wait_barrier %full, %zero, %zero : token
+        copy_out %b, %w, [%zero, %zero], token=%landed
+        commit_copies {{engine = bulk}}
+        %left = wait_copies {{engine = bulk}} : token
+        yield
+      }}
+      %seen = wait_barrier %full, %zero, %zero : token
+      return
+    }}
+    """
+    given, result = np.arange(256, dtype=np.float32).reshape(8, 32), np.zeros((8, 32), np.float32)
+    lowered = lower(parse(text).kernel(), "sm_90a")
+    assert lowered.host.arguments == ("in__", "o_", "a0", "min_", "in_", "a1")
+    for level in (parse(text), lowered.passes.kernel):
+        result[...] = 0
+        interpret(level, 1, [given, result, 8, 32, 32, 32])
+        assert np.array_equal(result, given)
+    result[...] = 0
+    names = dict(zip(lowered.host.arguments, [given, result, 8, 32, 32, 32], strict=True))
+    launch(lowered, 1, 0, **names)
+    assert np.array_equal(result, given)
+    with pytest.raises(ReftileError):
+        interpret(lowered.passes.kernel, 1, [given, result, 8, 32, 32, 33])
