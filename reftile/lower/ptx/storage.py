@@ -218,6 +218,8 @@ class _Assigner:
             return False
         if first.begin > second.begin:
             first, second, b = second, first, a
+        if first.begin == second.begin:
+            return False  # One place writes both, and what nobody reads is written too.
         if first.end < second.begin:
             return True
         if first.end > second.begin:

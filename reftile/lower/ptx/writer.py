@@ -301,6 +301,7 @@ class Writer:
 
     def move(self, pairs: Sequence[tuple[str, str, str]]) -> None:
         """Move all at once: (type, target, source) each; cycles go through a new register."""
+        assert len({target for _, target, _ in pairs}) == len(pairs), "two moves to one register"
         left: list[tuple[str, str, str]] = [m for m in pairs if m[1] != m[2]]
         while left:
             sources = {s for _, _, s in left}
