@@ -24,9 +24,13 @@ The names are those of `reftile.lang.pipe.language`.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from reftile.lang.pipe.language import *  # noqa: F403
 from reftile.lang.pipe.language import __all__ as __all__
 
 
 def __getattr__(name: str) -> object:
-    raise AttributeError(f"pipe kernels have no name `{name}`")
+    alike = get_close_matches(name, __all__, 1)
+    meant = f": is `{alike[0]}` meant?" if alike else ""
+    raise AttributeError(f"pipe kernels have no name `{name}`{meant}")

@@ -120,10 +120,15 @@ class Diagnosis:
             lines.append(f"{' ' * width} = note: {text}" + (f" ({span})" if span else ""))
             if span is not None and span.source.text:
                 lines.extend(_excerpt(span)[1:])
+        calls: list[str] = []
         call = self.span.called_from
         while call is not None:
-            lines.append(f"{' ' * width} = note: called from {call}")
+            calls.append(f"called from {call}")
             call = call.called_from
+        if len(calls) > 2 * NAMED_CALLS:
+            between = len(calls) - 2 * NAMED_CALLS
+            calls[NAMED_CALLS:-NAMED_CALLS] = [f"{between} calls more"]
+        lines.extend(f"{' ' * width} = note: {call}" for call in calls)
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, object]:
@@ -147,6 +152,8 @@ def _gutter_width(span: Span) -> int:
 
 
 LONGEST_EXCERPT = 200
+NAMED_CALLS = 5
+"""Calls that are named at each end of a long chain."""
 LONGEST_MESSAGE = 1000
 """Characters of a source line, and of a message, that are printed at most."""
 

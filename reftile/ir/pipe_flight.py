@@ -63,9 +63,10 @@ def _check_uses(block: Block, value: Value, uses: int, report: Report) -> None:
     at = value.owner if isinstance(value.owner, Op) else block.ops[-1]
     if isinstance(value.type, PendingType):
         if uses != 1:
+            named = f"%{value.name}" if value.name else "a result"
             report(
                 "pending_affine",
-                f"%{value.name} is in flight and must be used exactly once, found {uses} uses",
+                f"{named} is in flight and must be used exactly once, found {uses} uses",
                 at,
                 "carry it on, or take it with `mma_wait`",
             )

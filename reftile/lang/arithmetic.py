@@ -5,7 +5,9 @@ Operators on two Python numbers never get here: they are computed while tracing.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal, TypeAlias, cast
 
 from reftile.ir.core import Value
@@ -14,7 +16,7 @@ from reftile.lang.dtypes import DType, bool_, float32, int32
 from reftile.lang.enums import RoundingMode
 from reftile.lang.promote import promote, promote_weak, weak_dtype
 from reftile.lang.trace import Trace
-from reftile.lang.values import Number, Tile, describe, is_number
+from reftile.lang.values import Foreign, Number, Tile, describe, is_number
 
 Operand: TypeAlias = Tile | Number
 Comparison = Literal[
@@ -26,12 +28,15 @@ def operand(t: Trace, value: object, what: str) -> Operand:
     """A tile or a Python number, or a diagnosis that names `what`."""
     if isinstance(value, Tile) or is_number(value):
         return value
-    index = getattr(type(value), "__index__", None)
-    if index is not None:
-        return cast("int", index(value))
-    if hasattr(type(value), "__float__") and not isinstance(value, str):
-        return float(cast("float", value))
-    raise t.error("type.number", f"{what} must be a tile or a number, found {describe(value)}")
+    # Arrays have these methods, and refuse where they are no single number.
+    with suppress(TypeError):
+        return operator.index(cast("int", value))
+    if hasattr(type(value), "__float__"):
+        with suppress(TypeError, ValueError):
+            return float(cast("float", value))
+    advice = value.advice() if isinstance(value, Foreign) else ""
+    message = f"{what} must be a tile or a number, found {describe(value)}"
+    raise t.error("type.number", message, advice)
 
 
 def as_tile(t: Trace, value: object, dtype: DType | None = None, what: str = "the value") -> Tile:

@@ -247,7 +247,13 @@ def _slice(frame: Frame, node: ast.AST) -> object:
     ]
     numbers = [b if b is None else static_number(b) for b in bounds]
     if any(b is not None and n is None for b, n in zip(bounds, numbers, strict=True)):
-        raise frame.error(node, "subscript", "the bounds of a slice must be known when compiling")
+        is_pipe = frame.trace.kernel.level == "pipe"
+        raise frame.error(
+            node,
+            "subscript",
+            "the bounds of a slice must be known when compiling",
+            "a region is named by its first element: A[row, column]" if is_pipe else "",
+        )
     return slice(*numbers)
 
 

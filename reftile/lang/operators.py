@@ -326,6 +326,6 @@ def truth_tile(t: Trace, value: object) -> Tile:
         raise t.error(
             "condition",
             f"a condition must be a scalar, found {describe(tile)}",
-            "choose elements with ct.where, or combine them with ct.any or ct.all",
+            "choose elements with ct.where, or combine them with ct.any",
         )
     return arithmetic.convert(t, arithmetic.reshape(t, tile, ()), bool_)

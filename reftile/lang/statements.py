@@ -94,7 +94,8 @@ def _with(frame: Frame, node: ast.With, rest: Tail) -> Outcome:
             return _with(frame, inner, rest)
         outcome = execute(frame, node.body)
         if outcome is not Flow.NEXT:
-            raise frame.unsupported(node, "leaving a `with` by `return`, `break` or `continue`")
+            what = "leaving a `with` by `return`, `break` or `continue`, or never,"
+            raise frame.unsupported(node, what)
         return outcome
 
     return found.trace(frame, node, first.optional_vars, body)

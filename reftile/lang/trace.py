@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf, isfinite, prod
+from re import compile as pattern
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,6 +35,12 @@ class Names(Protocol):
     """Whoever has the names of the function that is being traced."""
 
     names: dict[str, object]
+
+
+_TILE_ONLY = pattern(
+    r"\bct\.(load|store|gather|scatter|insert|assert_|static_exception|gather_axis|unpack_\w+)\b"
+)
+"""What hints name that pipe kernels do not have."""
 
 
 @dataclass(slots=True)
@@ -130,7 +137,12 @@ class Trace:
     def error(
         self, rule: str, message: str, hint: str = "", span: Span | None = None
     ) -> ReftileError:
-        """Return (to be raised) a diagnosis about the place that is being traced."""
+        """Return (to be raised) a diagnosis about the place that is being traced.
+
+        hint: names of the language with `ct.` before them; pipe kernels read of theirs.
+        """
+        if self.kernel.level == "pipe":
+            hint = "" if _TILE_ONLY.search(hint) else hint.replace("ct.", "pipe.")
         return ReftileError(Diagnosis(f"lang.{rule}", message, span or self.span, hint))
 
     # Operations

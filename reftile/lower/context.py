@@ -251,9 +251,9 @@ class Context:
         """Where a buffer lies."""
         return self.places[value]
 
-    def unsupported(self, what: str) -> ReftileError:
+    def unsupported(self, what: str, hint: str = "") -> ReftileError:
         """The error for what this lowering does not do."""
-        return fail("lower.unsupported", what, self.span)
+        return fail("lower.unsupported", what, self.span, hint)
 
     # Who
 

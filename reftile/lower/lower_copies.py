@@ -138,7 +138,8 @@ def _tensor_map(
     order = [axes[a] for a in boxes.axes]
     if kind.tensor.strides[-1] != 1 or order[0] != rank - 1:
         raise context.unsupported(
-            f"%{view.name}: the last axis must be contiguous, and innermost in the buffer"
+            f"%{view.name}: the last axis must be contiguous, and innermost in the buffer",
+            "give the array with its axes exchanged, and transpose the buffer: `gemm` and `T` do",
         )
     box = [1] * rank
     for axis, extent in zip(order, boxes.extents, strict=True):

@@ -95,6 +95,13 @@ def _case(a: Touch, b: Touch) -> _Case:
             f"pass `{b.op.name}` a token that comes from the wait for the {_noun(a)} of line "
             f"{a.op.span.line} ({_wait_of(a)}){_by_barrier(a, b)}",
         )
+    if a.agent.cluster is not b.agent.cluster:
+        return _Case(
+            "unwritten" if a.is_write or not b.is_write else "reused",
+            "nothing orders blocks",
+            "give each block elements of its own, combine them by atomics, or hand them over by a "
+            "release and an acquire",
+        )
     if a.is_write or not b.is_write:
         return _Case(
             "unwritten",

@@ -173,6 +173,11 @@ class Agent(Block):
         self.pipe.runnable.append(self)
 
     @property
+    def cluster(self) -> object:
+        """The blocks that barriers can order, its own among them."""
+        return self.home.cluster
+
+    @property
     def members(self) -> list[Agent]:
         """The agents for whose threads this one stands: its roles' in the epilogue, else itself."""
         started = self.home.agents

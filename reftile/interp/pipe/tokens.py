@@ -44,6 +44,11 @@ class Issuer(Protocol):
     performed: PipeToken
 
     @property
+    def cluster(self) -> object:
+        """The blocks that barriers can order, its own among them."""
+        ...
+
+    @property
     def name(self) -> str:
         """The agent as messages name it."""
         ...

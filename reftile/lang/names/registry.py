@@ -56,12 +56,18 @@ class Name(Generic[P, R]):
             raise t.error(
                 "arguments",
                 f"`{self.__name__}`: {error}",
-                f"its signature is {self.__name__}{self.__signature__}",
+                f"its signature is {self.__name__}{_without_types(self.__signature__)}",
             ) from None
         return self.implementation(t, *arguments, **keywords)  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         return f"<reftile.lang.{self.__name__}>"
+
+
+def _without_types(signature: inspect.Signature) -> inspect.Signature:
+    """The parameters and their defaults: what a call may look like."""
+    plain = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    return signature.replace(parameters=plain, return_annotation=inspect.Signature.empty)
 
 
 def name(implementation: Callable[Concatenate[Trace, P], R]) -> Name[P, R]:

@@ -46,6 +46,15 @@ class GlobalArray(WholeArray):
         """Shape, strides, dtype, rank."""
         return self._known()[name]
 
+    def set_item(self, t: Trace, index: object, value: object) -> None:
+        """Elements are not written one by one."""
+        raise error(
+            t,
+            "region",
+            f"elements of {self.describe()} are not assigned",
+            "write a fragment, and copy it: copy(fragment, C[row, column])",
+        )
+
     def item(self, t: Trace, index: object) -> object:
         """The region that begins at an element; axes left out begin at 0."""
         items = as_items(index)
@@ -72,6 +81,10 @@ class Region(ForeignValue):
     def describe(self) -> str:
         """Name the value in a message."""
         return f"a region of `{self.array.array.name}`"
+
+    def advice(self) -> str:
+        """It is memory."""
+        return "copy it to a fragment first: copy(A[row, column], fragment)"
 
     @property
     def dtype(self) -> DType:

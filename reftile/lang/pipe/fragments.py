@@ -291,7 +291,12 @@ def at_parallel(
     axes = _axes(t, owner, shape, index)
     items = cast("tuple[ParallelIndex, ...]", as_items(index))
     if axes != sorted(axes):
-        raise error(t, "parallel", "the counters of `Parallel` come in their order")
+        raise error(
+            t,
+            "parallel",
+            "the counters of `Parallel` come in their order",
+            "permute(x[...], (1, 0)) exchanges axes",
+        )
     whole = items[0].shape
     tile = read()
     wide = tuple(e if a in axes else 1 for a, e in enumerate(whole))
@@ -302,6 +307,13 @@ def need_whole(t: Trace, owner: ForeignValue, shape: tuple[int, ...], index: obj
     """Raise unless the counters run over all elements, each once."""
     axes = _axes(t, owner, shape, index)
     items = cast("tuple[ParallelIndex, ...]", as_items(index))
+    if sorted(axes) == list(range(items[0].ndim)) != axes:
+        raise error(
+            t,
+            "parallel",
+            "the counters of `Parallel` come in their order",
+            "x[...] = permute(y[...], (1, 0)) exchanges axes",
+        )
     if axes != list(range(items[0].ndim)):
         raise error(
             t,

@@ -73,7 +73,7 @@ class PipeKernel(KernelFunction):
 
     def for_target(self, target: str) -> PipeKernel:
         """The same function for another target."""
-        return pipe_kernel(self.function, Shape(target, self.shape.warps, self.shape.cluster))
+        return pipe_kernel(self.function, replace(self.shape, target=target))
 
     def build(self, **constants: object) -> Kernel:
         """The kernel of the IR, by annotations alone; `Constant` parameters are given here.
@@ -263,10 +263,18 @@ def _bind(spec: Spec, arguments: Iterator[Value]) -> object:
 
 def pipe_kernel(function: Callable[..., object], shape: Shape) -> PipeKernel:
     """Make a kernel of a function."""
-    if shape.target not in TARGETS:
+    if shape.target not in tuple(TARGETS):
         known = ", ".join(TARGETS)
         raise fail("lang.pipe.target", f"there is no target {shape.target!r} (there are: {known})")
     return PipeKernel(function, shape)
+
+
+def _extents(cluster: object) -> tuple[int, ...]:
+    """The blocks of a cluster along three axes."""
+    given = tuple(cast("Sequence[object]", cluster)) if isinstance(cluster, (tuple, list)) else ()
+    if not 1 <= len(given) <= 3 or any(type(e) is not int for e in given):
+        raise fail("lang.pipe.cluster", f"`cluster` is one to three integers, found {cluster!r}")
+    return cast("tuple[int, ...]", (*given, 1, 1)[:3])
 
 
 @overload
@@ -297,8 +305,9 @@ def kernel(
     target: "sm_80", "sm_90a" or "gfx942". warps: of a block, unless `Kernel(threads=...)` says it.
     cluster: blocks along each axis that reach each other. progress: as for tile kernels.
     """
-    blocks = None if cluster is None else (*cluster, 1, 1)[:3]
-    shape = Shape(target, warps, blocks, progress)
+    if warps is not None and type(warps) is not int:
+        raise fail("lang.pipe.warps", f"`warps` is an integer, found {warps!r}")
+    shape = Shape(target, warps, None if cluster is None else _extents(cluster), progress)
 
     def decorate(inner: Callable[..., object]) -> PipeKernel:
         return pipe_kernel(inner, shape)

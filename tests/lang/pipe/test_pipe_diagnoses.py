@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -503,3 +504,146 @@ def test_other_contexts_are_python() -> None:
             pass
 
     assert diagnosis_of(kernel.build).rule.startswith("lang.")
+
+
+# What people of other languages write
+
+
+def one(body: Callable[..., None]) -> PipeKernel:
+    """A kernel of one block whose statements are those of a helper."""
+
+    @pipe.kernel
+    def kernel(x, c):
+        with pipe.Kernel(1, threads=128) as block:
+            part = pipe.alloc_fragment((64, 64), float32)
+            pipe.clear(part)
+            body(x, c, part, block)
+
+    return kernel
+
+
+def test_slices_elements_and_regions_as_numbers() -> None:
+    def slices(x, c, part, block):
+        pipe.copy(part, c[block * 64 : block * 64 + 64, 0:64])
+
+    def assigns(x, c, part, block):
+        for i, j in pipe.Parallel(64, 64):
+            c[i, j] = part[i, j]
+
+    def reads(x, c, part, block):
+        for i, j in pipe.Parallel(64, 64):
+            part[i, j] = c[i, j]
+
+    found = check(one(slices), "lang.subscript", "block * 64", A, C)
+    assert "A[row, column]" in found.hint
+    found = check(one(assigns), "lang.pipe.region", "c[i, j] =", A, C)
+    assert "copy(fragment" in found.hint
+    found = check(one(reads), "lang.type.number", "c[i, j]", A, C)
+    assert "copy(A" in found.hint
+
+
+def test_counters_in_another_order() -> None:
+    def turned(x, c, part, block):
+        for i, j in pipe.Parallel(64, 64):
+            part[j, i] = part[i, j] + 1.0
+
+    found = check(one(turned), "lang.pipe.parallel", "part[j, i]", A, C)
+    assert "in their order" in found.message
+    assert "permute" in found.hint
+
+
+def test_hints_name_what_pipe_kernels_have() -> None:
+    def chooses(x, c, part, block):
+        for i, j in pipe.Parallel(64, 64):
+            if part[i, j] < 0.0:
+                part[i, j] = 0.0
+
+    def text(x, c, part, block):
+        pipe.alloc_fragment((64, 64), "float32")
+
+    for body, rule in ((chooses, "lang.condition"), (text, "lang.type.dtype")):
+        found = check(one(body), rule, "", A, C)
+        assert "ct." not in found.hint
+        assert all(hasattr(pipe, n) for n in re.findall(r"pipe\.(\w+)", found.hint))
+
+    @pipe.kernel(warps=4)
+    def returns(c):
+        return c
+
+    found = diagnosis_of(lambda: returns.specialise(C))
+    assert found.rule == "lang.return"
+    assert "ct." not in found.hint
+
+
+def test_a_name_that_is_nearly_one_and_a_call_that_nearly_fits() -> None:
+    def misspelt(x, c, part, block):
+        pipe.coppy(part, c[0, 0])
+
+    def policy(x, c, part, block):
+        pipe.gemm(part, part, part, policy=1)
+
+    found = diagnosis_of(lambda: one(misspelt).specialise(A, C))
+    assert "is `copy` meant?" in found.message
+    found = check(one(policy), "lang.arguments", "policy=1", A, C)
+    assert "gemm(lhs, rhs, total, /, *, transpose_A=False, transpose_B=False" in found.hint
+
+
+def test_an_array_of_several_numbers_is_no_number() -> None:
+    numbers = np.zeros(3)
+
+    def fills(x, c, part, block):
+        pipe.fill(part, numbers)
+
+    found = diagnosis_of(lambda: one(fills).specialise(A, C))
+    assert found.rule == "lang.type.number"
+
+
+def test_blocks_that_write_the_same_are_told_what_mends_it() -> None:
+    @pipe.kernel
+    def kernel(c):
+        with pipe.Kernel(2, threads=128):
+            part = pipe.alloc_fragment((64, 64), float32)
+            pipe.clear(part)
+            pipe.copy(part, c[0, 0])
+
+    found = diagnosis_of(lambda: kernel(C.copy()))
+    assert found.rule == "pipe.race.unwritten"
+    assert "nothing orders blocks" in found.message
+    assert "atomics" in found.hint
+
+
+def test_a_long_chain_of_calls_is_cut() -> None:
+    def again(part):
+        again(part)
+
+    def endless(x, c, part, block):
+        again(part)
+
+    found = diagnosis_of(lambda: one(endless).specialise(A, C))
+    assert found.rule == "lang.recursion"
+    assert "calls more" in str(found)
+    assert len(str(found).splitlines()) < 30
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"warps": "4"}, "lang.pipe.warps"),
+        ({"warps": 4, "cluster": 2.5}, "lang.pipe.cluster"),
+        ({"warps": 4, "cluster": (1, 1, 1, 2)}, "lang.pipe.cluster"),
+        ({"warps": 4, "target": ["sm_80"]}, "lang.pipe.target"),
+    ],
+)
+def test_options_of_a_kernel(options: dict[str, Any], rule: str) -> None:
+    def kernel(c): ...
+
+    assert diagnosis_of(lambda: pipe.kernel(**options)(kernel)).rule == rule
+
+
+def test_another_target_keeps_all_else() -> None:
+    @pipe.kernel(warps=4, cluster=(2,), progress="co_resident")
+    def kernel(c: Pointer[float32]): ...
+
+    other = kernel.for_target("sm_90a").shape
+    assert other == kernel.shape
+    assert kernel.for_target("sm_80").shape.progress == "co_resident"
