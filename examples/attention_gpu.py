@@ -105,7 +105,7 @@ def run_on_gpu(launch: Launch, times: int = 0) -> tuple[Compiled, float]:
     compiled = compile_kernel(launch.kernel, 0, cached=Cache())
     grid = (*launch.grid, 1, 1)[:3]
     spans: list[float] = []
-    with devices.on_device(0), HostArrays(compiled.host, launch.args, 0) as copies:
+    with devices.on_device(0), HostArrays(compiled.host, launch.args, 0, 0) as copies:
         compiled(grid, copies.arguments)
         for _ in range(times):
             start = Event().record()
