@@ -75,11 +75,8 @@ class _Inside:
 
 
 def derive_barriers(kernel: Kernel, target: str) -> Kernel:
-    """Insert `sync` operations, role by role."""
-    prologue = [op for op in kernel.body.block.ops if op.name != "role"]
-    if len(prologue) == len(kernel.body.block.ops):
-        _Role().block(kernel.body.block)
-        return kernel
+    """Insert `sync` operations, for the whole block around the roles, then role by role."""
+    _Role().block(kernel.body.block)
     for op in kernel.body.block.ops:
         if isinstance(op, ops.Role):
             _Role().block(op.body.block)
@@ -95,6 +92,9 @@ class _Role:
 
     def block(self, block: Block) -> None:
         for op in list(block.ops):
+            if isinstance(op, ops.Role):
+                self._cover()  # Fork orders all that came before.
+                continue
             gathered = self._gathered(op)
             if self._needs_barrier(op, gathered):
                 self._insert(block, op)
@@ -207,7 +207,7 @@ def _ends(op: Op, loop: Op) -> bool:
 def _sources(value: Value, inside: frozenset[Op], open: dict[Value, Open]) -> Open:
     """The operations behind a token that leaves `elected`."""
     owner = value.owner
-    if not isinstance(owner, Op) or owner not in inside or owner.name == "wait_barrier":
+    if not isinstance(owner, Op) or owner not in inside:
         return open.get(value, _NOTHING)
     found = frozenset[Op]() if owner.name == "join_tokens" else frozenset([owner])
     for operand in owner.operands:

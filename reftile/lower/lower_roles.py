@@ -38,8 +38,9 @@ def enter_kernel(context: Context, offsets: Offsets) -> None:
             context.emit(ops.FenceMbarrierInit)
 
     context.when(context.lead(), make)
-    if not any(isinstance(op, ops.Role) for op in context.source.body.block.ops):
-        # No fork follows, where the block would meet.
+    role = next((o for o in context.source.body.block.ops if isinstance(o, ops.Role)), None)
+    if role is None or any(_uses_barrier(op) for op in _before(role)):
+        # No fork stands between, where the block would meet.
         context.emit(ops.SyncThreads, (context.number(0),), threads=32 * context.warps)
 
 
@@ -55,6 +56,10 @@ def lower_roles(context: Context, roles: Sequence[Op], offsets: Offsets, lower: 
     outer = context.role
     _branch(context, roles, 0, offsets, lower)
     context.role = outer
+
+
+def _uses_barrier(op: Op) -> bool:
+    return any(isinstance(value.type, BarrierType) for value in op.operands)
 
 
 def _before(role: Op) -> list[Op]:

@@ -1,4 +1,4 @@
-"""What the prologue did is known to the roles, whatever they do with it: at `simt`, too."""
+"""What prologue, fork, roles and epilogue hand on is handed on by the lowered kernel, too."""
 
 from __future__ import annotations
 
@@ -50,20 +50,44 @@ END = """
 cluster_arrive {order = relaxed}
 %over = cluster_wait : token
 """
+MINE = """
+%part = reinterpret_buffer %b : buffer<32x2xi32>
+%turned = transpose_buffer %part : buffer<2x32xi32, layout=row_major.t>
+%z, %got = load_buffer %turned, token=%w : tile<2x32xi32>, token
+%flat = reshape %z : tile<64xi32>
+%kept = store_view_tko %flat, %o_v, [%bx] {ordering = weak} : token
+"""
+SENT = SEND.replace("[%bx]", "[%bx], token=%f")
+FENCED = FILL + "%f = fence_proxy %w : token\n"
+WAITED = BACK.replace(
+    "%landed = wait_barrier %full, %zero, %zero : token",
+    "%landed = elected : token body {\n%one_waits = wait_barrier %full, %zero, %zero : token\n"
+    "yield %one_waits\n}",
+)
+ALL_FENCED = """
+%both = join_tokens %w, %s : token
+%f = fence_proxy %both {space = all} : token
+""" + BACK.replace("%b, barrier", "%b, token=%f, barrier")
+CLUSTERED = "warps = 8, cluster = [2, 1, 1]"
 CASES = {
-    "a store and a load": (FILL, LOAD, False),
-    "a store and a bulk copy": (FILL, SEND, False),
-    "a store to global memory and a bulk copy from there": (FETCH + FILL + STORE, BACK, False),
-    "a store before the cluster meets": (FILL + MEET, LOAD, True),
-    "a store behind the meeting of the cluster": (MEET + FILL, LOAD, True),
-    "a store before the cluster meets, and a bulk copy": (FILL + MEET, SEND, True),
+    "a store and a load": (FILL, LOAD, ""),
+    "a store and a bulk copy": (FILL, SEND, ""),
+    "a store to global memory and a bulk copy from there": (FETCH + FILL + STORE, BACK, ""),
+    "a store before the cluster meets": (FILL + MEET, LOAD, END),
+    "a store behind the meeting of the cluster": (MEET + FILL, LOAD, END),
+    "a store before the cluster meets, and a bulk copy": (FILL + MEET, SEND, END),
+    "a barrier of the prologue": (FETCH + FILL + STORE + ALL_FENCED, "", ""),
+    "threads that meet in the prologue": (FILL + MINE, "", ""),
+    "a bulk copy in the prologue": (FENCED + SENT, "", ""),
+    "a bulk copy in the epilogue": ("", "", FENCED + SENT),
+    "one thread that waits for its role": (FETCH + FILL + STORE, WAITED, ""),
 }
 
 
-def kernel(prologue: str, body: str, clustered: bool) -> Module:
+def kernel(prologue: str, body: str, epilogue: str) -> Module:
     buffer = "%b = alloc_buffer : buffer<64xi32>\n"
-    roles = role("user", body) + role("other", "") + (END if clustered else "")
-    attributes = "warps = 8" + (", cluster = [2, 1, 1]" if clustered else "")
+    roles = f"{role('user', body)}\n{role('other', '')}\n{epilogue}"
+    attributes = CLUSTERED if epilogue == END else "warps = 8"
     pointer = "%o: tile<ptr<i32>>"
     view = vector("o", 128, 64)
     return program(pointer, f"{view}\n{buffer}{prologue}", roles, attributes=attributes)
@@ -77,7 +101,7 @@ def run(lowered: Kernel | Module, options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("options", SCHEDULES)
 @pytest.mark.parametrize("name", CASES)
-def test_roles_know_what_the_prologue_did(name: str, options: dict[str, Any]) -> None:
+def test_threads_know_what_tokens_and_fork_say(name: str, options: dict[str, Any]) -> None:
     run(kernel(*CASES[name]), options)
     lowered = kernel(*CASES[name]).kernel()
     for step in PIPE_TO_SIMT:
