@@ -132,8 +132,11 @@ def _make_fence(op: Op, plan: Plan[Block]) -> Apply[Block]:
         agent, token = agent_of(block), token_of(values[0])
         shared = agent.pipe.pipe_order.shared
         seen = token.shown
-        if space != "all":
-            seen = seen & shared if space == "shared" else seen & ~shared
+        if space == "shared":
+            seen &= shared.get(agent.home.id, 0)
+        elif space == "global":
+            for elsewhere in shared.values():
+                seen &= ~elsewhere
         return (sets(token.done | seen, token.shown, token.fenced | seen) | agent.base,)
 
     return apply

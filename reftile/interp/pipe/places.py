@@ -214,8 +214,8 @@ def touch_place(order: PipeOrder, touch: Touch, place: Place) -> None:
     """
     if not order.checks:
         return
-    order.shared |= touch.bit
     where, allocation = place.placement, place.allocation
+    order.shared[allocation.block] = order.shared.get(allocation.block, 0) | touch.bit
     allocation.refine(where.chunk_bytes)
     cells, per = allocation.cells, where.chunk_bytes // allocation.cell_bytes
     first = place.offset // allocation.cell_bytes

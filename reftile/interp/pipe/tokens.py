@@ -12,8 +12,8 @@ run here unchanged.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from reftile.interp.order import (
     DEVICE,
@@ -136,12 +136,12 @@ def is_ordered(a: Touch, b: Touch) -> bool:
 class PipeOrder(Order):
     """The accesses of a launch.
 
-    agent: whose operation is being executed. shared: the set of the accesses to shared memory.
-    checks: races are looked for. raced: the two accesses of the race that was found.
+    agent: whose operation is being executed. shared: the accesses to the shared memory of each
+    block. checks: races are looked for. raced: the two accesses of the race that was found.
     """
 
     agent: Issuer | None = None
-    shared: int = 0
+    shared: dict[tuple[int, int, int], int] = field(default_factory=dict[Any, int])
     checks: bool = True
     raced: tuple[Touch, Touch] | None = None
 

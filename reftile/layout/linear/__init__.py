@@ -16,7 +16,8 @@ Digits combine in two ways, and the extent says which:
   elimination.
 - the odd part of an extent is a *repeat*, and repeats add: 12 is two bits and a repeat of 3. Three
   warpgroups and widths like 96 or 176 are repeats of a power-of-two piece. `2+(72)` is a repeat
-  too: a power of two that adds because exclusive or would differ.
+  too: a power of two that adds because exclusive or would differ. So is `4*(3)`, which counts 0, 3,
+  6, 9: several bits need steps that are powers of two.
 
 A step of zero says that several places hold the same element (replication). A layout that reaches
 past its tile states how far, `layout<60 in 64; register 2*(1); lane 32*(2)>`: places outside the

@@ -305,3 +305,43 @@ def test_roles_must_execute_the_same_number_of_steps() -> None:
     found = fails(module, 1, [])
     assert found.rule == "pipe.deadlock"
     assert "step 1 of its block (half 1 ended at step 0)" in found.notes[0][0]
+
+
+def remote(writer_space: str, reader_fences: bool) -> Module:
+    """Each block writes into the other's buffer, which leaves by a bulk copy there."""
+    fence = f"%f = fence_proxy %w {{space = {writer_space}}} : token" if writer_space else ""
+    write = f"""
+    %x = constant {{value = 7}} : tile<4xi32>
+    %w = store_buffer %x, %b, rank=%other : token
+    {fence}
+    arrive_barrier %full, %zero, rank=%other, token={"%f" if fence else "%w"}"""
+    send = f"""
+    %told = wait_barrier %full, %zero, %zero : token
+    {"%g = fence_proxy %told : token" if reader_fences else ""}
+    elected body {{
+      copy_out %b, %o_v, [%bx], token={"%g" if reader_fences else "%told"}
+      commit_copies {{engine = bulk}}
+      %left = wait_copies {{engine = bulk}} : token
+      yield
+    }}"""
+    prologue = f"""{vector("o", 8, 4)}
+    %rank = cluster_rank : tile<i32>
+    %other = subi %one, %rank : tile<i32>
+    %b = alloc_buffer : buffer<4xi32>
+    %full = alloc_barrier : barrier<1, arrivals=1, scope=cluster>
+    cluster_arrive
+    %ready = cluster_wait : token"""
+    end = "\ncluster_arrive\n%over = cluster_wait : token"
+    roles = role("writer", write) + role("sender", send) + end
+    return program(OUT, prologue, roles, attributes="warps = 8, cluster = [2, 1, 1]")
+
+
+@pytest.mark.parametrize("options", ALL)
+def test_a_fence_of_shared_memory_is_for_the_own_block(options: dict[str, Any]) -> None:
+    for space, reader_fences in (("", True), ("all", False), ("shared", True)):
+        result = np.zeros(8, np.int32)
+        interpret(remote(space, reader_fences), 2, [result], **options)
+        assert np.all(result == 7)
+    for space in ("", "shared", "global"):
+        found = fails(remote(space, False), 2, [np.zeros(8, np.int32)], **options)
+        assert found.rule == "pipe.race.proxy"
