@@ -237,3 +237,27 @@ def test_conversions_between_floats_and_integers():
         ("cvt.rna.tf32.f32 r3, t; mov.b32 {o}, r3;", tf32),
     ]
     check(cases, a=a, x=x, t=tf32)
+
+
+def test_sums_of_opposite_numbers_are_negative_zero_when_rounding_down():
+    a = np.array([1.0, -0.0, 0.0, -0.0] * 8)
+    b = np.array([-1.0, 0.0, 0.0, -0.0] * 8)
+    minus = np.array([-0.0, -0.0, 0.0, -0.0] * 8)
+    ones = np.ones(32)
+    for kind, dtype in (("f32", np.float32), ("f64", np.float64)):
+        cases = [
+            (f"add.rm.{kind} {{o}}, a, b;", minus.astype(dtype)),
+            (f"sub.rm.{kind} {{o}}, a, a;", np.array([-0.0] * 32, dtype)),
+            (f"fma.rm.{kind} {{o}}, a, one, b;", minus.astype(dtype)),
+        ]
+        check(cases, a=a.astype(dtype), b=b.astype(dtype), one=ones.astype(dtype))
+
+
+@pytest.mark.parametrize(("source", "dtype"), [("f32", np.float32), ("f64", np.float64)])
+def test_nan_becomes_zero_or_the_highest_bit(source, dtype):
+    nan = np.full(32, np.nan, dtype)
+    for to, kind in (("s32", np.int32), ("u32", np.uint32), ("s64", np.int64), ("u64", np.uint64)):
+        bits = np.dtype(kind).itemsize * 8
+        highest = np.iinfo(kind).min or 1 << (bits - 1)
+        expected = 0 if source == "f32" and bits == 32 else highest
+        check([(f"cvt.rzi.{to}.{source} {{o}}, a;", np.full(32, expected, kind))], a=nan)

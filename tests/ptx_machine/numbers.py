@@ -123,9 +123,15 @@ def decode_fast(bits: np.ndarray, name: str) -> np.ndarray:
 TABLES = {f.name: decode(np.arange(256), f).astype(np.float32) for f in (E4M3, E5M2)}
 
 
-def add_to_odd(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the float64 sum rounded to odd: inexact results get an odd last bit."""
+def add_to_odd(a: np.ndarray, b: np.ndarray, mode: str = "rn") -> np.ndarray:
+    """Return the float64 sum rounded to odd: inexact results get an odd last bit.
+
+    The sum of opposite numbers is +0, but -0 for mode rm.
+    """
     total = a + b
+    if mode == "rm":
+        is_minus = (total == 0) & (np.signbit(a) | np.signbit(b))
+        total = np.where(is_minus, -0.0, total)
     rest = total - a
     error = (a - (total - rest)) + (b - rest)
     bits = total.view(np.int64)
@@ -197,7 +203,9 @@ def _exact_lane(op: str, values: list[float], mode: str) -> float:
         case _:
             true = exact[0] * exact[1] + exact[2]
     if true == 0:
-        return float(near)
+        terms = plain if op == "add" else (plain[0] * plain[1], plain[2]) if op == "fma" else ()
+        is_minus = mode == "rm" and any(np.signbit(t) for t in terms)
+        return -0.0 if is_minus else float(near)
     try:
         near = float(true)
     except OverflowError:

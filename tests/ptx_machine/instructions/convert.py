@@ -73,13 +73,18 @@ def narrow(value: np.ndarray, kind: str, mode: str, satfinite: bool = False) -> 
     return bits.astype(np.uint16 if form.width == 16 else np.uint32)
 
 
-def clamp_to_integer(value: np.ndarray, kind: str) -> np.ndarray:
-    """Return whole float64 values as integers, clamped; NaN becomes 0."""
+def clamp_to_integer(value: np.ndarray, kind: str, source: str) -> np.ndarray:
+    """Return whole float64 values as integers, clamped.
+
+    NaN becomes 0, but the highest bit alone where either side has 64 bits.
+    """
     info = np.iinfo(NUMPY[kind])
+    highest = info.min if info.min else 1 << (info.bits - 1)
+    nan = highest if source == "f64" or info.bits == 64 else 0
     out = []
     for x in value.tolist():
         if x != x:
-            out.append(0)
+            out.append(nan)
         elif x in (float("inf"), float("-inf")):
             out.append(info.max if x > 0 else info.min)
         else:
@@ -95,7 +100,12 @@ def build_to_integer(d: Decoder, ins: t.Instruction, m: Modifiers, to: str, sour
         d.src(ins, ins.operands[1], raw_type(source)),
     )
     f = ROUND_TO_INTEGER[mode]
-    return lambda w: put(w, clamp_to_integer(f(widen(flush(a(w)) if ftz else a(w), source)), to))
+
+    def step(w) -> None:
+        x = flush(a(w)) if ftz else a(w)
+        put(w, clamp_to_integer(f(widen(x, source)), to, source))
+
+    return step
 
 
 def build_from_integer(d: Decoder, ins: t.Instruction, m: Modifiers, to: str, source: str) -> Step:

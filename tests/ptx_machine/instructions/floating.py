@@ -61,13 +61,13 @@ def compute32(op: str, mode: str, x: tuple[np.ndarray, ...]) -> np.ndarray:
     wide = tuple(v.astype(np.float64) for v in x)
     match op:
         case "add":
-            return to_f32(add_to_odd(wide[0], wide[1]), mode)
+            return to_f32(add_to_odd(wide[0], wide[1], mode), mode)
         case "sub":
-            return to_f32(add_to_odd(wide[0], -wide[1]), mode)
+            return to_f32(add_to_odd(wide[0], -wide[1], mode), mode)
         case "mul":
             return to_f32(wide[0] * wide[1], mode)
         case "fma":
-            return to_f32(add_to_odd(wide[0] * wide[1], wide[2]), mode)
+            return to_f32(add_to_odd(wide[0] * wide[1], wide[2], mode), mode)
         case "div":
             return to_f32(wide[0] / wide[1], mode)
         case "rcp":
