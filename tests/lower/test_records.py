@@ -37,7 +37,7 @@ BY_POINTER = ("atomic_cas_tko", "atomic_rmw_tko")
 NO_ROW = "on these types"
 REFUSED_BY_PTX = {
     **dict.fromkeys(
-        "absi atan2 cos cosh divi erf expm1 fpowi ftof ftoi int_to_ptr log1p "
+        "atan2 cos cosh erf expm1 fpowi ftof int_to_ptr log1p "
         "offset philox pow ptr_to_int ptr_to_ptr remf sin sinh tan".split(),
         NO_ROW,
     ),

@@ -6,6 +6,7 @@ One side of a row is evaluated by the interpreter from the record, the other by 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -115,6 +116,17 @@ def test_rows_do_not_overlap(name: str) -> None:
         ]
         for rows_of_kind in found:
             assert len(rows_of_kind) <= 1, (types, attributes, rows_of_kind)
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda r: f"{r.op}: {r.when_text}")
+def test_a_row_reads_its_operands_before_it_writes_the_result(row: table.Row) -> None:
+    """Both may be the same register, where a loop carries the value."""
+    ports = [port.name for port in OPS[row.op].definition.operands]
+    written = False
+    for line in row.text.split(";"):
+        names = re.findall(r"\{(\w+?)(?:_[01])?\}", line)
+        assert not written or not set(names) & set(ports), line
+        written |= "result" in names
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda r: f"{r.op}: {r.when_text}")

@@ -131,7 +131,9 @@ class Instruction:
     temporaries: tuple[tuple[str, str], ...]
 
 
-_TEMPORARIES = ("a_b16", "a_pred", "b_pred", "a_b32", "b_b32", "a_f32", "b_f32", "c_f32", "d_f32")
+_TEMPORARIES = (
+    "a_b16 b_b16 c_b16 a_pred b_pred a_b32 b_b32 a_b64 a_f32 b_f32 c_f32 d_f32 a_f64 a_w b_w"
+).split()
 
 
 def instruction(op: Op, pair: bool) -> Instruction | None:
@@ -158,7 +160,9 @@ def instruction_of_form(
     row = choose(cls.name, names, pair)
     if row is None:
         return None
-    temporaries = tuple((t, t.split("_")[1]) for t in _TEMPORARIES if f"{{{t}}}" in row.text)
+    used = (t for t in _TEMPORARIES if f"{{{t}}}" in row.text)
+    kinds = {"w": f"b{names.get('w')}"}
+    temporaries = tuple((t, kinds.get(t[2:], t[2:])) for t in used)
     ports = tuple(port.name for port in definition.operands)
     halves = tuple(e is not None and register_kind(e) == "b16" for e in elements[: len(ports)])
     known = _Known({k: v for k, v in names.items() if isinstance(v, (str, int))})
