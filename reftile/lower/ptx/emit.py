@@ -227,8 +227,15 @@ def _for(writer: Writer, op: Op) -> None:
     def proceed(last: Op, guard: str) -> None:
         moves = zip(carried, last.operands, strict=True)
         writer.move([m for a, v in moves for m in _moves(writer, a, v)])
-        writer.line(f"add.s{bits} {register}, {register}, {step};")
-        writer.line(f"setp.lt.{sign}{bits} {more}, {register}, {upper};")
+        if _may_wrap(upper, step, bits, sign):
+            # That ends the loop. The way left is positive, and fits as an unsigned number.
+            left = writer.register(f"b{bits}", "left")
+            writer.line(f"sub.s{bits} {left}, {upper}, {register};")
+            writer.line(f"add.s{bits} {register}, {register}, {step};")
+            writer.line(f"setp.gt.u{bits} {more}, {left}, {step};")
+        else:
+            writer.line(f"add.s{bits} {register}, {register}, {step};")
+            writer.line(f"setp.lt.{sign}{bits} {more}, {register}, {upper};")
         writer.line(f"@{more} bra {again};")
         if guard:
             writer.line(f"bra {end};")
@@ -239,6 +246,16 @@ def _for(writer: Writer, op: Op) -> None:
     writer.label(end)
     for argument, result in zip(carried, op.results, strict=True):
         writer.held[result] = writer.get(argument)
+
+
+def _may_wrap(upper: str, step: str, bits: int, sign: str) -> bool:
+    """True if a counter below `upper` may pass the last number of so many bits."""
+    if step == "1":
+        return False
+    if not all(n.lstrip("-").isdigit() for n in (upper, step)):
+        return True
+    end = int(upper) % (1 << bits) if sign == "u" else int(upper)
+    return end + int(step) > 1 << (bits - (sign == "s"))
 
 
 def _runs(lower: str, upper: str) -> bool:
