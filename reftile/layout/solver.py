@@ -617,7 +617,7 @@ class _State:
                     if self.use_cost(use):
                         moved |= self._try(mine, self._through_or_none(use, other), use, other)
             for value, preferences in self.problem.preferences.items():
-                if self.sources[value][1] is None:
+                if value not in self.sources or self.sources[value][1] is None:
                     continue
                 for preference in preferences:
                     moved |= self._try_preferred(value, preference)

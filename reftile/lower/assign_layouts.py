@@ -191,6 +191,8 @@ class _Wishes:
                 self.access(op)
             case _ if op.definition.poison in ELEMENTWISE and not op.regions:
                 self.elementwise(op)
+            case ops.Yield() | ops.Continue() | ops.Break():
+                return  # What they end says how they are read.
             case _:
                 for index, value in enumerate(op.operands):
                     if is_spread(value) and self.is_free(value):
@@ -295,7 +297,8 @@ class _Wishes:
             self.read(op, index, source)
         for result in op.results:
             self.same(source, result, drop(op.axis), op)
-        self.facts.append(Prefer(source, (), _reduction_price(op.axis, self.weight), op))
+        suggested = () if isinstance(source, Value) else (self.even(source),)
+        self.facts.append(Prefer(source, suggested, _reduction_price(op.axis, self.weight), op))
 
     def rename(self, op: ops.Reshape | ops.Permute | ops.Extract) -> None:
         source, result = op.operands[0], op.results[0]
@@ -309,7 +312,7 @@ class _Wishes:
                 change = permute(tuple(op.permutation))
             case ops.Extract():
                 change = _part(op, result.type.shape)
-        key = self.source(op, 0)
+        key = self.port(op, 0) if isinstance(op, ops.Extract) else self.source(op, 0)
         self.same(key, result, change, op)
         if isinstance(op, ops.Extract):
             whole = _around(self.even(result), source.type.shape)
@@ -415,7 +418,9 @@ def _part_at(starts: tuple[int, ...], shape: tuple[int, ...]) -> Change:
     def apply(layout: Layout) -> Layout:
         for axis, (start, extent) in enumerate(zip(starts, shape, strict=True)):
             if extent != layout.shape[axis]:
-                layout, _ = layout.slice(axis, start, extent)
+                layout, begin = layout.slice(axis, start, extent)
+                if any(place in begin for place in ("lane", "warp")):
+                    raise LayoutError("some threads would have no part of it")
         return layout
 
     return Change("extract", apply)
@@ -503,19 +508,23 @@ def _solved(wishes: _Wishes) -> Solution:
             "lower.no_layout",
             f"nothing says which threads hold {names}: {error.why}",
             span,
-            "products do, through elementwise operations, reductions and reshapes",
+            _HINT,
         ) from error
     except UnfitError as error:
         op = error.fact.where
         assert isinstance(op, Op)
-        raise fail(
-            "lower.layout",
-            f"`{op.name}` of a tile held as {text_of(error.layout)} is not possible: {error}",
-            op.span,
-        ) from error
+        raise _unfit(op, error.layout, error) from error
     if isinstance(found, Conflict):
         raise _explained(found)
     return found
+
+
+_HINT = "pass the tile through shared memory; or give it extents that are powers of two"
+
+
+def _unfit(op: Op, layout: Layout, why: LayoutError) -> ReftileError:
+    message = f"`{op.name}` of a tile held as {text_of(layout)} is not possible: {why}"
+    return fail("lower.layout", message, op.span, _HINT)
 
 
 def _value_of(key: Key) -> Value:
@@ -621,7 +630,11 @@ class _Writer:
                 self.place(op, 0, collapsed(layout, op.source.type.shape))
             case ops.Reshape() if is_spread(op.source):
                 assert isinstance(op.source.type, TileType)
-                self.place(op, 0, reshaped(layout, op.source.type.shape))
+                try:
+                    source = reshaped(layout, op.source.type.shape)
+                except LayoutError as error:
+                    raise _unfit(op, layout, error) from error
+                self.place(op, 0, source)
             case Op() if op.definition.poison in ELEMENTWISE and not op.regions:
                 for result in op.results:
                     self.layouts.setdefault(result, layout)

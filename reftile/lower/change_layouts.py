@@ -15,6 +15,7 @@ from reftile.ir import ops
 from reftile.ir.buffer_layout import buffer_alignment, buffer_bytes
 from reftile.ir.core import Block, Kernel, Op
 from reftile.ir.diagnostics import Diagnosis, ReftileError
+from reftile.ir.dtypes import DType
 from reftile.ir.targets import TARGETS
 from reftile.ir.types import BufferType, TileType
 from reftile.layout.atoms_memory import SPANS
@@ -29,24 +30,30 @@ from reftile.lower.place_buffers import Offsets, shared_address
 from reftile.lower.ptx.exchange import is_possible
 
 
-@cache
 def staging(source: TileType, target: TileType) -> tuple[BufferType, int] | None:
     """The buffer through which one becomes the other in the fewest passes, and how many these are.
 
     None if no buffer takes both.
     """
-    if source.dtype.bits < 8:
+    return _staging(target.shape, target.dtype, (source.layout, target.layout))
+
+
+@cache  # Types that differ in their layouts are equal: those must be said.
+def _staging(
+    shape: tuple[int, ...], dtype: DType, layouts: tuple[str, str]
+) -> tuple[BufferType, int] | None:
+    if dtype.bits < 8:
         return None
     best: tuple[BufferType, int] | None = None
-    for name in _names(target):
+    for name in _names(shape, dtype.bits):
         try:
-            buffer = BufferType(target.shape, target.dtype, name)
+            buffer = BufferType(shape, dtype, name)
             where = buffer_layout(buffer)
-            if not all(_fits(kind, buffer) for kind in (source, target)):
+            if not all(spread_of(layout, buffer) is not None for layout in layouts):
                 continue
             passes = sum(
-                bank_conflicts(where, layout_of(kind.layout), kind.dtype.bits).wavefronts
-                for kind in (source, target)
+                bank_conflicts(where, layout_of(layout), dtype.bits).wavefronts
+                for layout in layouts
             )
         except LayoutError:
             continue
@@ -55,23 +62,23 @@ def staging(source: TileType, target: TileType) -> tuple[BufferType, int] | None
     return best
 
 
-def _fits(kind: TileType, buffer: BufferType) -> bool:
-    return spread_of(kind.layout, buffer) is not None
-
-
-def _names(kind: TileType) -> list[str]:
+def _names(shape: tuple[int, ...], bits: int) -> list[str]:
     names = ["row_major"]
-    if len(kind.shape) == 2:
-        pitch = kind.shape[1] + max(1, 128 // kind.dtype.bits)
+    if len(shape) == 2:
+        pitch = shape[1] + max(1, 128 // bits)
         names += [f"swizzle{span}{suffix}" for span in SPANS for suffix in ("", ".t")]
         names.append(f"row_major[{pitch}]")
     return names
 
 
-@cache
 def goes_through_memory(source: TileType, target: TileType) -> bool:
     """True if a change crosses warps, differs from warp to warp, or takes too many shuffles."""
-    held, wanted = layout_of(source.layout), layout_of(target.layout)
+    return _goes_through_memory(target.shape, target.dtype, (source.layout, target.layout))
+
+
+@cache
+def _goes_through_memory(shape: tuple[int, ...], dtype: DType, layouts: tuple[str, str]) -> bool:
+    held, wanted = map(layout_of, layouts)
     conversion = convert(held, wanted)
     if conversion.distance == "none":
         return False
@@ -79,11 +86,10 @@ def goes_through_memory(source: TileType, target: TileType) -> bool:
         return True
     if conversion.distance == "register":
         return False
-    found = staging(source, target)
-    if found is None or source.dtype.bits < 8:
+    found = _staging(shape, dtype, layouts)
+    if found is None:
         return False
-    warps = layout_of(target.layout).extent("warp")
-    shuffles = shuffle_count(conversion, source.dtype.bits) * warps * SHUFFLE_COST
+    shuffles = shuffle_count(conversion, dtype.bits) * wanted.extent("warp") * SHUFFLE_COST
     return shuffles > found[1] + BARRIER_COST
 
 

@@ -228,6 +228,23 @@ class Context:
             total = self.exclusive_or(total, shifted, name)
         return total
 
+    def weighted(self, value: Value, steps: Sequence[int], name: str = "") -> Number:
+        """The sum of `steps[i]` over the bits i of `value` that are set."""
+        if not crossed(steps):
+            return self.linear(value, steps, name)
+        total: Number = 0
+        first = 0
+        while first < len(steps):
+            end = first + 1
+            while end < len(steps) and steps[end] == 2 * steps[end - 1]:
+                end += 1
+            if steps[first]:
+                part = self.binary(ops.Andi, value, (1 << end) - (1 << first))
+                part = self.shift_right(part, first) if first else part
+                total = self.add(total, self.multiply(part, steps[first]), name)
+            first = end
+        return total
+
     def _moved(self, value: Value, mask: int, distance: int) -> Value:
         kept = self.binary(ops.Andi, value, mask)
         if distance > 0:
@@ -292,6 +309,16 @@ class Context:
         """The warp's number in its replica."""
         thread = self.thread_in_role()
         return self.hoist("warp", lambda: self.shift_right(thread, 5, "warp_in_role"))
+
+
+def crossed(steps: Sequence[int]) -> bool:
+    """True if some bit is in several steps, so that adding them is not exclusive or."""
+    seen = 0
+    for step in steps:
+        if seen & step:
+            return True
+        seen |= step
+    return False
 
 
 def _bits(value: int) -> list[int]:

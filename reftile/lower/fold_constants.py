@@ -85,17 +85,20 @@ def _known(op: Op) -> Value | list[Op]:
     lhs, rhs = op.operands
     a, b = constant_int(lhs), constant_int(rhs)
     is_unsigned = op.attributes.get("signedness") == "unsigned"
+    rounds = op.attributes.get("rounding", "zero")
     if a is not None and b is not None:
         if op.name in _FOLDERS and not is_unsigned:
             return [constant_op(_FOLDERS[op.name](a, b), lhs, op.results[0].name)]
         if op.name in ("divi", "remi") and a >= 0 and b > 0:
-            value = a // b if op.name == "divi" else a % b
+            quotient = -(-a // b) if rounds == "positive_inf" else a // b
+            value = quotient if op.name == "divi" else a % b
             return [constant_op(value, lhs, op.results[0].name)]
     if b is not None and b == _NEUTRAL.get(op.name):
         return lhs
     if a is not None and op.name in _COMMUTATIVE and a == _NEUTRAL.get(op.name):
         return rhs
-    if b is not None and is_unsigned and b > 0 and b & (b - 1) == 0:
+    is_down = is_unsigned and rounds == "zero"
+    if b is not None and is_down and b > 0 and b & (b - 1) == 0:
         return _by_power_of_two(op, lhs, b)
     return [op]
 

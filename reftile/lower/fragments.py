@@ -13,7 +13,7 @@ from reftile.ir import ops
 from reftile.ir.core import Value
 from reftile.layout.atoms import read, show
 from reftile.layout.linear import Digit, Layout
-from reftile.lower.context import Context, Number
+from reftile.lower.context import I32, Context, Number
 
 
 @cache
@@ -85,13 +85,16 @@ def elements_at_origin(layout: Layout) -> tuple[tuple[int, ...], ...]:
 
 @cache
 def copies(layout: Layout) -> tuple[int, int]:
-    """The bits of lane and warp that tell copies of the same elements apart, as masks."""
+    """The bits of lane and warp that tell copies of the same elements apart, as masks.
+
+    Where the number of warps is no power of two, every bit may.
+    """
     found: list[int] = []
     for place in ("lane", "warp"):
         mask, weight = 0, 1
         for digit in layout.digits(place):
             if not any(digit.step):
-                mask |= weight * (digit.extent - 1) if digit.is_bit else 0
+                mask |= weight * (digit.extent - 1) if digit.is_bit else 31
             weight *= digit.extent
         found.append(mask)
     return found[0], found[1]
@@ -108,11 +111,33 @@ def is_first_copy(context: Context, layout: Layout) -> Value | None:
         if lanes:
             bits = context.binary(ops.Andi, context.lane(), lanes, "copy")
         if warps:
-            more = context.binary(ops.Andi, context.warp_in_role(), warps, "copy")
+            more = _copy_of_warp(context, layout, warps)
             bits = more if isinstance(bits, int) else context.binary(ops.Ori, bits, more, "copy")
         return context.compare("equal", bits, 0, "first_copy")
 
     return context.hoist(("first_copy", layout), build)
+
+
+def _copy_of_warp(context: Context, layout: Layout, bits: int) -> Value:
+    """Not zero in warps that hold later copies."""
+    warp = context.warp_in_role()
+    if all(digit.is_bit for digit in layout.digits("warp")):
+        return context.binary(ops.Andi, warp, bits, "copy")
+    arguments = (context.number(_later_copies(layout)), warp)
+    others = context.value(ops.Shri, arguments, I32, "others", signedness="unsigned")
+    return context.binary(ops.Andi, others, 1, "copy")
+
+
+def _later_copies(layout: Layout) -> int:
+    """The warps that hold copies of what a warp before them has, as a mask."""
+    mask, warps = 0, layout.extent("warp")
+    for warp in range(warps):
+        rest = warp
+        for digit in layout.digits("warp"):
+            rest, number = divmod(rest, digit.extent)
+            if number and not any(digit.step):
+                mask |= 1 << warp
+    return mask
 
 
 @cache

@@ -265,6 +265,8 @@ def host_expression(value: Value) -> str:
         return f"{op.name[:3]}({arguments})"
     if op.name in _BINARY:
         lhs, rhs = (host_expression(v) for v in op.operands)
+        if isinstance(op, ops.Divi) and op.rounding == "positive_inf":
+            return f"((({lhs}) + ({rhs}) - 1) // ({rhs}))"
         return f"({lhs} {_BINARY[op.name]} {rhs})"
     raise fail(
         "lower.host_expression",

@@ -45,8 +45,15 @@ def lower_store_view(context: Context, op: Op) -> None:
     assert isinstance(op, ops.StoreViewTko)
     kind = op.tile.type
     assert isinstance(kind, TileType)
-    if op.ordering != "weak" or kind.size == 1 or kind.dtype.bits < 8:
+    if op.ordering != "weak" or kind.dtype.bits < 8:
         raise context.unsupported(f"this store of {kind} is not lowered yet")
+    if kind.size == 1:
+        address, inside = _single(context, op)
+        if not context.role.is_elected:
+            inside = context.value(ops.Andi, (inside, context.lead()), I1, "inside")
+        arguments = (context.scalar(op.tile), address, inside)
+        context.emit(ops.StoreVector, arguments, first=0, count=1, offset=0, space="global")
+        return
     layout = layout_of(kind.layout)
     access = tile_access(context, op.view, op.index)
     elements = _elements(layout)
@@ -93,11 +100,26 @@ def lower_load_view(context: Context, op: Op) -> None:
     assert isinstance(op, ops.LoadViewTko)
     kind, view = op.results[0].type, op.view.type
     assert isinstance(kind, TileType)
-    if op.ordering != "weak" or kind.size == 1 or kind.dtype.bits < 8:
+    assert isinstance(view, PartitionViewType)
+    if op.ordering != "weak" or kind.dtype.bits < 8:
         raise context.unsupported(f"this load of {kind} is not lowered yet")
+    if kind.size == 1:
+        address, inside = _single(context, op)
+        context.values[op.results[0]] = context.value(
+            ops.LoadVector,
+            ((address,), (inside,)),
+            kind,
+            op.results[0].name,
+            count=1,
+            which=(0,),
+            offsets=(0,),
+            guards=(0,),
+            fill=view.padding,
+            space="global",
+        )
+        return
     layout = layout_of(kind.layout)
     access = tile_access(context, op.view, op.index)
-    assert isinstance(view, PartitionViewType)
     elements = _elements(layout)
     count = vector_width(context, access, _vector(elements, access.size))
     require_alignment(context, access, op.view, count * access.size)
@@ -120,6 +142,16 @@ def lower_load_view(context: Context, op: Op) -> None:
         fill=view.padding,
         space="global",
     )
+
+
+def _single(context: Context, op: ops.LoadViewTko | ops.StoreViewTko) -> tuple[Value, Value]:
+    """The address of a tile of one element, and whether it lies inside."""
+    access = tile_access(context, op.view, op.index)
+    require_alignment(context, access, op.view, access.size)
+    row = context.compare("less_than", access.first_row, access.row_count, "row_inside")
+    column = context.compare("less_than", access.first_column, access.column_count, "column_inside")
+    inside = context.value(ops.Andi, (row, column), I1, "inside")
+    return element_address(context, access, 0, 0), inside
 
 
 class _Guards:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
 
 from reftile.ir import ops
 from reftile.ir.core import Value
 from reftile.ir.types import PartitionViewType, PointerType, TensorViewType
 from reftile.layout.linear import Layout
-from reftile.lower.context import I32, I64, Context, Number
+from reftile.lower.context import I32, I64, Context, Number, crossed
+from reftile.lower.fragments import text_of
 from reftile.lower.host import host_expression
 
 
@@ -127,16 +132,48 @@ def view_extents(context: Context, view: Value) -> list[Number]:
 
 
 def thread_index(context: Context, layout: Layout, axis: int) -> Number:
-    """What lane and warp contribute to an index: the digits of a layout do not overlap."""
-    lane, warp = ([d.step[axis] for d in layout.digits(p) if d.is_bit] for p in ("lane", "warp"))
+    """What lane and warp contribute to an index.
+
+    Raises:
+        ReftileError: it is no sum over the bits of their numbers.
+    """
+    found = _thread_steps(layout, axis)
+    if found is None:
+        raise context.unsupported(f"an access of threads that hold {text_of(layout)}")
+    lane, warp = found
 
     def build() -> Value:
-        total = context.linear(context.lane(), lane, "by_lane")
+        total = context.weighted(context.lane(), lane, "by_lane")
         if any(warp):
-            total = context.add(total, context.linear(context.warp_in_role(), warp), "by_thread")
+            by_warp = context.weighted(context.warp_in_role(), warp)
+            total = context.add(total, by_warp, "by_thread")
         return context.number(total)
 
     return context.hoist(("index", layout, axis), build)
+
+
+@cache
+def _thread_steps(layout: Layout, axis: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """What each bit of the lane's and the warp's number adds to an index."""
+    digits = (d for place in layout.places for d in layout.digits(place))
+    if crossed([d.step[axis] for d in digits if d.is_bit]):
+        return None
+    lane, warp = (
+        bit_steps(np.broadcast_to(layout.index(**{place: numbers})[axis], numbers.shape).tolist())
+        for place in ("lane", "warp")
+        for numbers in (np.arange(layout.extent(place)),)
+    )
+    return None if lane is None or warp is None else (lane, warp)
+
+
+def bit_steps(values: Sequence[int]) -> tuple[int, ...] | None:
+    """What each bit of a number adds to its value; None if values are no such sums."""
+    first = values[0]
+    steps = [values[1 << i] - first for i in range((len(values) - 1).bit_length())]
+    for number, value in enumerate(values):
+        if value - first != sum(s for i, s in enumerate(steps) if number >> i & 1):
+            return None
+    return tuple(steps)
 
 
 def element_address(context: Context, access: TileAccess, row: Number, column: Number) -> Value:

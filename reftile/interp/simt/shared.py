@@ -14,7 +14,7 @@ from reftile.interp.memory import STORED_POISON, Buffer
 from reftile.interp.plan import Apply, Maker, Plan
 from reftile.interp.simt.barriers import place_of, warp_of
 from reftile.interp.simt.clocks import LANES, Indices
-from reftile.interp.simt.fragments import register_count, tile_type
+from reftile.interp.simt.fragments import is_fragment, register_count, tile_type
 from reftile.interp.simt.machine import RANK_SHIFT, SHARED_BASE, Home, Warp
 from reftile.interp.simt.shadow import Shadow
 from reftile.interp.values import Mask, Tile
@@ -236,12 +236,15 @@ def _inside(warp: Warp, tile: Tile | None) -> Indices:
 
 
 def _registers(tile: Tile, first: int, count: int, lanes: Indices) -> tuple[Any, Mask | None]:
-    """Registers of some lanes: (count, lanes)."""
+    """Registers of some lanes: (count, lanes). A tile of one element is one register."""
     rows = slice(first, first + count)
-    data = np.broadcast_to(tile.data, (tile.data.shape[0], LANES))[rows][:, lanes]
+    whole = np.asarray(tile.data)
+    whole = whole.reshape(1, -1) if whole.ndim < 2 else whole
+    data = np.broadcast_to(whole, (whole.shape[0], LANES))[rows][:, lanes]
     if tile.poison is None:
         return data, None
-    poison = np.broadcast_to(tile.poison, (tile.data.shape[0], LANES))[rows][:, lanes]
+    bad = np.asarray(tile.poison).reshape(whole.shape)
+    poison = np.broadcast_to(bad, (whole.shape[0], LANES))[rows][:, lanes]
     return data, poison if poison.any() else None
 
 
@@ -318,7 +321,8 @@ def _make_load_vector(op: Op, plan: Plan[Block]) -> Apply[Block]:
     def apply(block: Block, values: list[Any]) -> Sequence[Any]:
         warp = warp_of(block)
         addresses, guards = values[:port], values[port:]
-        data = np.full((register_count(kind), LANES), nothing, kind.dtype.carrier)
+        registers = register_count(kind) if is_fragment(kind) else 1
+        data = np.full((registers, LANES), nothing, kind.dtype.carrier)
         poison = np.zeros(data.shape, np.bool_)
         poison[:, ~warp.mask] = True
         for i, (place, offset) in enumerate(zip(which, offsets_of, strict=True)):
@@ -346,6 +350,8 @@ def _make_load_vector(op: Op, plan: Plan[Block]) -> Apply[Block]:
             data[np.ix_(rows, lanes)] = found
             if bad is not None:
                 poison[np.ix_(rows, lanes)] |= bad
+        if not is_fragment(kind):
+            data, poison = data[0], poison[0]
         return (Tile(data, poison if poison.any() else None),)
 
     return apply

@@ -1,0 +1,232 @@
+"""Small kernels that no example has: odd extents and warps, known values, ends of counters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reftile.ir.diagnostics import ReftileError
+from reftile.ir.parse import parse
+from reftile.ir.types import TileType
+from reftile.lower.change_layouts import goes_through_memory
+from reftile.lower.pipeline import lower
+from reftile.lower.ptx.assemble import assemble, find_ptxas
+from tests.lower.on_machine import one_tile
+from tests.lower.test_views import everywhere
+
+
+def agree(text: str, arguments: dict[str, Any], wanted: np.ndarray) -> None:
+    """Each level leaves what is wanted in `o`; ptxas takes the text."""
+    for found in everywhere(text, 1, arguments, "o"):
+        assert found.tobytes() == wanted.tobytes()
+    if find_ptxas() is not None:
+        kernel = parse(text).kernel()
+        target = str(kernel.attributes["target"])
+        assemble(lower(kernel, target).ptx, target)
+
+
+def refusal(text: str, target: str = "sm_80") -> tuple[str, str]:
+    """The rule by which a kernel is refused, and the hint."""
+    with pytest.raises(ReftileError) as error:
+        lower(parse(text).kernel(), target)
+    return error.value.diagnosis.rule, error.value.diagnosis.hint or ""
+
+
+# Warps and extents that are no powers of two
+
+
+@pytest.mark.parametrize(("rows", "columns", "warps"), [(6, 20, 3), (12, 20, 6), (48, 8, 3)])
+def test_each_element_is_written_once(rows: int, columns: int, warps: int) -> None:
+    tile = f"{rows}x{columns}xf32"
+    text = one_tile(tile, tile, f"%r = addf %a, %a : tile<{tile}>", warps)
+    x = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
+    agree(text, {"x": x, "o": np.zeros_like(x)}, 2 * x)
+
+
+@pytest.mark.parametrize("warps", [3, 6])
+def test_each_element_is_added_once(warps: int) -> None:
+    body = """
+      %seen = atomic_red_view_tko %w, [%zero], %a {
+        mode = add, ordering = relaxed, scope = device} : token
+      %r = addi %a, %a : tile<64xi32>
+    """
+    text = one_tile("64xi32", "64xi32", body, warps).replace("%stored = store_view_tko %r", "")
+    text = "\n".join(line for line in text.splitlines() if "{ordering = weak} : token" not in line)
+    x = np.arange(64, dtype=np.int32)
+    agree(text, {"x": x, "o": np.zeros_like(x)}, x - 1)
+
+
+def test_shapes_that_do_not_fit_are_refused_with_a_hint() -> None:
+    reshaped = one_tile("6x20xf32", "4x30xf32", "%r = reshape %a : tile<4x30xf32>", 3)
+    known = """
+      %c = constant {value = 1.0} : tile<6x20xf32>
+      %r = reshape %c : tile<4x30xf32>
+    """
+    part = """
+      %one = constant {value = 1} : tile<i32>
+      %r = extract %a, [%zero, %one] : tile<3x10xf32>
+    """
+    for text in (
+        reshaped,
+        one_tile("6x20xf32", "4x30xf32", known, 3),
+        one_tile("6x20xf32", "3x10xf32", part, 3),
+    ):
+        rule, hint = refusal(text)
+        assert rule in ("lower.layout", "lower.no_layout") and "powers of two" in hint
+
+
+# Layouts
+
+
+def test_types_that_differ_in_their_layout_are_told_apart() -> None:
+    """The same tile in other warps goes through memory, though in other registers it does not."""
+    dtype = one_tile("2x128xi32", "2x128xi32", "%r = addi %a, %a : tile<2x128xi32>")
+    element = next(op for op in parse(dtype).kernel().walk() if op.name == "addi").results[0].type
+    assert isinstance(element, TileType)
+
+    def held(layout: str) -> TileType:
+        return TileType((2, 128), element.element, f"layout<2x128; {layout}>")
+
+    spread = held("register 4*(0,1); lane 32*(0,4); warp 2*(1,0)")
+    alike = held("register 4*(0,1) 2*(1,0); lane 32*(0,4)")
+    assert not goes_through_memory(alike, held("register 2*(1,0) 4*(0,1); lane 32*(0,4)"))
+    assert goes_through_memory(spread, alike)
+
+
+def test_a_part_is_taken_out_of_what_all_lanes_hold() -> None:
+    body = """
+      %one = constant {value = 1} : tile<i32>
+      %b = addi %a, %a : tile<2x128xi32>
+      %r = extract %b, [%one, %zero] : tile<1x64xi32>
+    """
+    x = np.arange(256, dtype=np.int32).reshape(2, 128)
+    for warps in (1, 2):
+        text = one_tile("2x128xi32", "1x64xi32", body, warps)
+        agree(text, {"x": x, "o": np.zeros((1, 64), np.int32)}, 2 * x[1:, :64])
+
+
+def test_a_known_tile_is_reduced() -> None:
+    body = """
+      %c = constant {value = 2.0} : tile<48x8xf32>
+      %r = reduce %c {axis = 1, identities = [0.0]} :
+        tile<48xf32> combine(%e: tile<f32>, %acc: tile<f32>) {
+          %m = addf %acc, %e : tile<f32>
+          yield %m
+        }
+    """
+    text = one_tile("48x8xf32", "48xf32", body)
+    x = np.zeros((48, 8), np.float32)
+    agree(text, {"x": x, "o": np.zeros(48, np.float32)}, np.full(48, 16, np.float32))
+
+
+def test_a_branch_gives_a_known_tile() -> None:
+    body = """
+      %two = constant {value = 2} : tile<i32>
+      %limit = constant {value = 9} : tile<64xi32>
+      %below = cmpi %a, %limit {predicate = less_than, signedness = signed} : tile<64xi1>
+      %is_so = cmpi %zero, %two {predicate = less_than, signedness = signed} : tile<i1>
+      %yes = reshape %is_so : tile<1xi1>
+      %known = broadcast %yes : tile<64xi1>
+      %any = cmpi %two, %two {predicate = less_than, signedness = signed} : tile<i1>
+      %which = if %any : tile<64xi1> then {
+        yield %known
+      } otherwise {
+        yield %below
+      }
+      %r = exti %which {signedness = unsigned} : tile<64xi32>
+    """
+    x = np.arange(64, dtype=np.int32)
+    text = one_tile("64xi32", "64xi32", body, 2)
+    agree(text, {"x": x, "o": np.zeros_like(x)}, (x < 9).astype(np.int32))
+
+
+# Numbers
+
+
+@pytest.mark.parametrize("rounding", ["zero", "positive_inf"])
+def test_known_divisors_round_as_is_said(rounding: str) -> None:
+    """A shift rounds down; so does the quotient of constants unless it is told otherwise."""
+    body = f"""
+      %seven = constant {{value = 7}} : tile<i32>
+      %two = constant {{value = 2}} : tile<i32>
+      %most = reduce %a {{axis = 0, identities = [0]}} :
+        tile<i32> combine(%e: tile<i32>, %acc: tile<i32>) {{
+          %m = maxi %acc, %e {{signedness = signed}} : tile<i32>
+          yield %m
+        }}
+      %x1 = divi %most, %two {{signedness = unsigned, rounding = {rounding}}} : tile<i32>
+      %x2 = divi %seven, %two {{signedness = unsigned, rounding = {rounding}}} : tile<i32>
+      %sum = addi %x1, %x2 : tile<i32>
+      %row = reshape %sum : tile<1xi32>
+      %r = broadcast %row : tile<32xi32>
+    """
+    x = np.arange(32, dtype=np.int32)
+    wanted = 15 + 3 if rounding == "zero" else 16 + 4
+    text = one_tile("32xi32", "32xi32", body)
+    agree(text, {"x": x, "o": np.zeros_like(x)}, np.full(32, wanted, np.int32))
+
+
+def counted(dtype: str, step: str, sign: str) -> str:
+    """O = how often a loop from `first` to `end` runs."""
+    one = f"constant {{value = 1}} : tile<{dtype}>"
+    view = f"tensor_view<32x{dtype}, strides=[1]>"
+    return f"""
+    pipe kernel @k(%o: tile<ptr<{dtype}>>, %first: tile<{dtype}>, %end: tile<{dtype}>,
+        %by: tile<{dtype}>) attributes {{target = "sm_80", warps = 1}} {{
+      %ot = make_tensor_view %o, [], [] : {view}
+      %w = make_partition_view %ot : partition_view<tile=(32), {view}>
+      %at = constant {{value = 0}} : tile<i32>
+      %zero = constant {{value = 0}} : tile<{dtype}>
+      %three = constant {{value = 3}} : tile<{dtype}>
+      %one = {one}
+      %n = for %first, %end, {step}, [%zero] : tile<{dtype}> body(
+          %i: tile<{dtype}>, %count: tile<{dtype}>) {sign} {{
+        %more = addi %count, %one : tile<{dtype}>
+        continue %more
+      }}
+      %row = reshape %n : tile<1x{dtype}>
+      %r = broadcast %row : tile<32x{dtype}>
+      %s = store_view_tko %r, %w, [%at] {{ordering = weak}} : token
+      return
+    }}
+    """
+
+
+@pytest.mark.parametrize("step", ["%by", "%three"])
+def test_a_counter_that_reaches_the_last_number_ends_the_loop(step: str) -> None:
+    last = 2**31 - 1
+    for first, end, count in (
+        (last - 4, last, 2),
+        (last - 3, last, 1),
+        (last, last, 0),
+        (-(2**31), 2 - 2**31, 1),
+        (-1, 9, 4),
+    ):
+        arguments = {"o": np.zeros(32, np.int32), "first": first, "end": end, "by": 3}
+        agree(counted("i32", step, ""), arguments, np.full(32, count, np.int32))
+
+
+# Tiles of one element
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [("f32", np.float32), ("i8", np.int8)])
+@pytest.mark.parametrize("warps", [1, 4])
+def test_one_element_is_stored_once_and_loaded_by_all(dtype: str, kind: type, warps: int) -> None:
+    op, zero = ("addi", "0") if dtype == "i8" else ("addf", "0.0")
+    total = f"""
+      %sum = reduce %a {{axis = 0, identities = [{zero}]}} :
+        tile<{dtype}> combine(%e: tile<{dtype}>, %acc: tile<{dtype}>) {{
+          %m = {op} %acc, %e : tile<{dtype}>
+          yield %m
+        }}
+      %r = reshape %sum : tile<1x{dtype}>
+    """
+    x = np.arange(10, 26).astype(kind)
+    text = one_tile(f"16x{dtype}", f"1x{dtype}", total, warps)
+    agree(text, {"x": x, "o": np.zeros(1, kind)}, x.sum(dtype=kind)[None])
+    repeated = f"%r = broadcast %a : tile<16x16x{dtype}>"
+    text = one_tile(f"1x1x{dtype}", f"16x16x{dtype}", repeated, warps)
+    arguments = {"x": x[:1, None].copy(), "o": np.zeros((16, 16), kind)}
+    agree(text, arguments, np.full((16, 16), 10, kind))
