@@ -321,5 +321,15 @@ def crossed(steps: Sequence[int]) -> bool:
     return False
 
 
+def bit_steps(values: Sequence[int]) -> tuple[int, ...] | None:
+    """What each bit of a number adds to its value; None if values are no such sums."""
+    first = values[0]
+    steps = [values[1 << i] - first for i in range((len(values) - 1).bit_length())]
+    for number, value in enumerate(values):
+        if value - first != sum(s for i, s in enumerate(steps) if number >> i & 1):
+            return None
+    return tuple(steps)
+
+
 def _bits(value: int) -> list[int]:
     return [1 << i for i in range(value.bit_length()) if value >> i & 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +16,7 @@ from reftile.ir.core import Op, Value
 from reftile.ir.types import BufferType, TileType
 from reftile.layout.cost import bank_conflicts
 from reftile.layout.linear import Layout, LayoutError
-from reftile.lower.context import I32, Context, Number
+from reftile.lower.context import I32, Context, Number, bit_steps
 from reftile.lower.fragments import is_first_copy, layout_of
 from reftile.lower.lower_products import buffer_layout
 
@@ -27,17 +28,28 @@ class Spread:
     """Where the elements of a fragment lie in a buffer, in bytes from its start.
 
     registers: for register r of lane 0 of warp 0. lanes, warps: what each bit of their numbers adds
-    by exclusive or.
+    by exclusive or; or as a sum, if `added`: rows may be any number of bytes apart.
     """
 
     registers: tuple[int, ...]
     lanes: tuple[int, ...]
     warps: tuple[int, ...]
+    added: bool = False
+
+    @property
+    def vector_bytes(self) -> int:
+        """The widest access whose address is aligned in all threads."""
+        if not self.added:
+            return 16
+        together = functools.reduce(int.__or__, (*self.lanes, *self.warps), 16)
+        return together & -together
 
     @property
     def mask(self) -> int:
-        """All bits that depend on the thread."""
+        """All bits that depend on the thread by exclusive or."""
         mask = 0
+        if self.added:
+            return mask
         for step in (*self.lanes, *self.warps):
             mask |= step
         return mask
@@ -70,9 +82,14 @@ def _spread(held: Layout, buffer: BufferType) -> Spread | None:
         ^ _apply(lanes, extents[1])[None, :, None]
         ^ _apply(warps, extents[2])[None, None, :]
     )
-    if not np.array_equal(rebuilt, table):
+    registers = tuple(table[:, 0, 0].tolist())
+    if np.array_equal(rebuilt, table):
+        return Spread(registers, lanes, warps)
+    by_lane, by_warp = table[:1, :, :1] - table[0, 0, 0], table[:1, :1, :] - table[0, 0, 0]
+    steps = bit_steps(by_lane.ravel().tolist()), bit_steps(by_warp.ravel().tolist())
+    if None in steps or not np.array_equal(table[:, :1, :1] + by_lane + by_warp, table):
         return None
-    return Spread(tuple(table[:, 0, 0].tolist()), lanes, warps)
+    return Spread(registers, steps[0] or (), steps[1] or (), added=True)
 
 
 @cache
@@ -186,7 +203,7 @@ def _are_matrices(spread: Spread) -> bool:
     Source: PTX ISA 9.2, stmatrix: thread 4 i + t holds elements 2 t and 2 t + 1 of row i.
     """
     registers = spread.registers
-    if len(registers) % 8 or spread.lanes[:2] != (4, 8):
+    if spread.added or len(registers) % 8 or spread.lanes[:2] != (4, 8):
         return False
     if any(registers[i + 1] != registers[i] ^ 2 for i in range(0, len(registers), 2)):
         return False
@@ -211,18 +228,24 @@ def _store_matrices(context: Context, tile: Value, spread: Spread, address: Numb
         context.emit(ops.StoreMatrix, (tile, row), first=first, offset=registers[first] & ~mask)
 
 
-def thread_offset(context: Context, lanes: tuple[int, ...], warps: tuple[int, ...]) -> Number:
+def thread_offset(
+    context: Context, lanes: tuple[int, ...], warps: tuple[int, ...], added: bool = False
+) -> Number:
     """The part of an offset that depends on the thread, computed once in the role."""
     lane = context.lane()
     warp = context.warp_in_role() if any(warps) else None
 
     def build() -> Value:
+        if added:
+            total = context.weighted(lane, lanes, "by_lane")
+            by_warp = context.weighted(warp, warps, "by_warp") if warp is not None else 0
+            return context.number(context.add(total, by_warp, "inner"))
         total = context.linear(lane, lanes, "by_lane")
         if warp is not None:
             total = context.exclusive_or(total, context.linear(warp, warps, "by_warp"), "inner")
         return context.number(total)
 
-    return context.hoist(("inner", lanes, warps), build)
+    return context.hoist(("inner", lanes, warps, added), build)
 
 
 def _store_vectors(
@@ -238,11 +261,11 @@ def _store_vectors(
     inside = is_first_copy(context, layout_of(kind.layout))
     space = "cluster" if remote else "shared"
     size = kind.dtype.bits // 8
-    inner = thread_offset(context, spread.lanes, spread.warps)
+    inner = thread_offset(context, spread.lanes, spread.warps, spread.added)
     mask, registers = spread.mask, spread.registers
     first = 0
     while first < len(registers):
-        count = _run(registers, first, size)
+        count = _run(spread, first, size)
         at = context.exclusive_or(inner, registers[first] & mask, "chunk")
         where = context.number(context.add(at, address, "at"))
         offset = registers[first] & ~mask
@@ -257,11 +280,11 @@ def _store_vectors(
         first += count
 
 
-def _run(registers: tuple[int, ...], first: int, size: int) -> int:
+def _run(spread: Spread, first: int, size: int) -> int:
     """How many registers from `first` on lie one behind another, at most 16 bytes."""
-    count = 1
+    registers, count = spread.registers, 1
     while (
-        2 * count * size <= 16
+        2 * count * size <= spread.vector_bytes
         and first + 2 * count <= len(registers)
         and registers[first] % (2 * count * size) == 0
         and all(registers[first + i] == registers[first] + i * size for i in range(2 * count))
@@ -329,10 +352,11 @@ def _starts(
     lanes: tuple[int, ...],
     warps: tuple[int, ...],
     address: Number,
+    added: bool = False,
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[Value, ...]]:
     """For each instruction: which address, and the bytes from it. Bits of the thread's are few."""
-    inner = thread_offset(context, lanes, warps)
-    mask = _mask((*lanes, *warps))
+    inner = thread_offset(context, lanes, warps, added)
+    mask = 0 if added else _mask((*lanes, *warps))
     low = list(dict.fromkeys(start & mask for start in starts))
     addresses = tuple(
         context.number(context.add(context.exclusive_or(inner, part, "chunk"), address, "row"))
@@ -350,11 +374,11 @@ def _load_vectors(
     registers, size = spread.registers, kind.dtype.bits // 8
     count = len(registers)
     for first in range(0, len(registers), count):
-        count = min(count, _run(registers, first, size))
-    while any(_run(registers, first, size) < count for first in range(0, len(registers), count)):
+        count = min(count, _run(spread, first, size))
+    while any(_run(spread, first, size) < count for first in range(0, len(registers), count)):
         count //= 2
     which, offsets, addresses = _starts(
-        context, registers[::count], spread.lanes, spread.warps, address
+        context, registers[::count], spread.lanes, spread.warps, address, spread.added
     )
     return context.value(
         ops.LoadVector,
@@ -381,7 +405,7 @@ def _are_turned_matrices(spread: Spread) -> bool:
     Source: PTX ISA 9.2, ldmatrix.trans: thread 4 i + t holds rows 2 t and 2 t + 1 of column i.
     """
     registers = spread.registers
-    if len(registers) % 8 or spread.lanes[2:5] != (2, 4, 8):
+    if spread.added or len(registers) % 8 or spread.lanes[2:5] != (2, 4, 8):
         return False
     steps = [registers[1 << i] ^ registers[0] for i in range(3)]
     return all(

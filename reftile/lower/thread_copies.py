@@ -35,14 +35,16 @@ def lower_thread_copy(context: Context, op: ops.CopyIn) -> None:
     per_chunk = CHUNK_BYTES * 8 // place.type.dtype.bits
     layout = blocked(shape, per_chunk, context.role.warps)
     spread = spread_of(text_of(layout), place.type)
-    if spread is None or not _is_contiguous(
-        spread.registers, per_chunk, place.type.dtype.bits // 8
+    if (
+        spread is None
+        or spread.vector_bytes < CHUNK_BYTES
+        or not _is_contiguous(spread.registers, per_chunk, place.type.dtype.bits // 8)
     ):
         raise context.unsupported(f"chunks of {CHUNK_BYTES} bytes do not fit {place.type}")
     access = tile_access(context, op.view, op.index)
     require_alignment(context, access, op.view, CHUNK_BYTES)
     row, column = (thread_index(context, layout, axis) for axis in (0, 1))
-    inner = thread_offset(context, spread.lanes, spread.warps)
+    inner = thread_offset(context, spread.lanes, spread.warps, spread.added)
     start = element_address(context, access, row, column)
     for first, (more_rows, more_columns) in _chunks(layout, per_chunk):
         source = rows_further(context, access, start, more_rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -12,7 +11,7 @@ from reftile.ir import ops
 from reftile.ir.core import Value
 from reftile.ir.types import PartitionViewType, PointerType, TensorViewType
 from reftile.layout.linear import Layout
-from reftile.lower.context import I32, I64, Context, Number, crossed
+from reftile.lower.context import I32, I64, Context, Number, bit_steps, crossed
 from reftile.lower.fragments import text_of
 from reftile.lower.host import host_expression
 
@@ -164,16 +163,6 @@ def _thread_steps(layout: Layout, axis: int) -> tuple[tuple[int, ...], tuple[int
         for numbers in (np.arange(layout.extent(place)),)
     )
     return None if lane is None or warp is None else (lane, warp)
-
-
-def bit_steps(values: Sequence[int]) -> tuple[int, ...] | None:
-    """What each bit of a number adds to its value; None if values are no such sums."""
-    first = values[0]
-    steps = [values[1 << i] - first for i in range((len(values) - 1).bit_length())]
-    for number, value in enumerate(values):
-        if value - first != sum(s for i, s in enumerate(steps) if number >> i & 1):
-            return None
-    return tuple(steps)
 
 
 def element_address(context: Context, access: TileAccess, row: Number, column: Number) -> Value:

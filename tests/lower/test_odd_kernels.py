@@ -230,3 +230,31 @@ def test_one_element_is_stored_once_and_loaded_by_all(dtype: str, kind: type, wa
     text = one_tile(f"1x1x{dtype}", f"16x16x{dtype}", repeated, warps)
     arguments = {"x": x[:1, None].copy(), "o": np.zeros((16, 16), kind)}
     agree(text, arguments, np.full((16, 16), 10, kind))
+
+
+# Rows of buffers that are no power of two apart
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [("f32", np.float32), ("i8", np.int8)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "layout", "warps"),
+    [
+        (16, 32, "row_major[33]", 1),
+        (16, 32, "row_major[36]", 4),
+        (32, 16, "row_major.t[40]", 4),
+        (6, 20, "row_major", 3),
+        (4, 20, "row_major", 1),
+        (48, 8, "row_major[12]", 6),
+    ],
+)
+def test_tiles_pass_through_buffers_with_rows_of_any_length(
+    dtype: str, kind: type, rows: int, columns: int, layout: str, warps: int
+) -> None:
+    tile = f"{rows}x{columns}x{dtype}"
+    body = f"""
+      %b = alloc_buffer : buffer<{tile}, layout={layout}>
+      %put = store_buffer %a, %b, token=%read : token
+      %r, %got = load_buffer %b, token=%put : tile<{tile}>, token
+    """
+    x = (np.arange(rows * columns) % 100).astype(kind).reshape(rows, columns)
+    agree(one_tile(tile, tile, body, warps), {"x": x, "o": np.zeros_like(x)}, x)
