@@ -9,7 +9,8 @@ import numpy as np
 
 from reftile.ir import ops
 from reftile.ir.core import Value
-from reftile.ir.types import PartitionViewType, PointerType, TensorViewType
+from reftile.ir.diagnostics import fail
+from reftile.ir.types import PartitionViewType, PointerType, TensorViewType, TileType
 from reftile.layout.linear import Layout
 from reftile.lower.context import I32, I64, Context, Number, bit_steps, crossed
 from reftile.lower.fragments import text_of
@@ -55,10 +56,13 @@ def tile_access(context: Context, view: Value, index: tuple[Value, ...]) -> Tile
     extents, strides = _numbers(context, made, kind.tensor)
     element = kind.tensor.element
     assert not isinstance(element, PointerType)
-    starts: list[Number] = [
-        context.multiply(context.scalar(i), e, "first")
-        for i, e in zip(index, kind.tile, strict=True)
-    ]
+    for extent, _ in extents:
+        _require_32_bits(context, extent, "an extent")
+    starts: list[Number] = []
+    for number, extent in zip(index, kind.tile, strict=True):
+        at = context.scalar(number)
+        _require_32_bits(context, at, "an index")
+        starts.append(context.multiply(at, extent, "first"))
     pointer = context.scalar(made.operands[0])
     base = context.value(ops.GlobalAddress, (pointer,), I64, "base")
     if len(kind.tile) == 1:
@@ -83,6 +87,23 @@ def tile_access(context: Context, view: Value, index: tuple[Value, ...]) -> Tile
         extents[-1][1],
         tuple(text for _, text in strides[:-2]),
     )
+
+
+def _require_32_bits(context: Context, number: Number, what: str) -> None:
+    """Threads count elements along an axis in 32 bits, with a sign; distances have 64.
+
+    Raises:
+        ReftileError: a number has others, or does not fit them.
+    """
+    if isinstance(number, int):
+        if number >> 31:
+            message = f"{what} of {number}: threads count elements along an axis in 32 bits"
+            raise fail("lower.unsupported", message, context.span, "cut the tensor into parts")
+        return
+    assert isinstance(number.type, TileType)
+    if number.type.dtype != I32.dtype:
+        message = f"{what} in {number.type}: threads count elements along an axis in 32 bits"
+        raise fail("lower.unsupported", message, context.span, "give it as an i32")
 
 
 def _has_rows(kind: PartitionViewType) -> bool:
@@ -189,6 +210,9 @@ def rows_further(context: Context, access: TileAccess, address: Value, rows: int
 def _wide(context: Context, number: Number) -> Value:
     if isinstance(number, int):
         return context.number(number, I64)
+    assert isinstance(number.type, TileType)
+    if number.type.dtype == I64.dtype:
+        return number
     return context.value(ops.Exti, (number,), I64, "wide", signedness="signed")
 
 

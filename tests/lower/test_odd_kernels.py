@@ -258,3 +258,51 @@ def test_tiles_pass_through_buffers_with_rows_of_any_length(
     """
     x = (np.arange(rows * columns) % 100).astype(kind).reshape(rows, columns)
     agree(one_tile(tile, tile, body, warps), {"x": x, "o": np.zeros_like(x)}, x)
+
+
+# What has no form is refused
+
+
+@pytest.mark.parametrize(("kind", "extent"), [("i64", "?"), ("i16", "?"), ("i32", "4294967296")])
+def test_extents_of_other_widths_are_refused(kind: str, extent: str) -> None:
+    view = f"tensor_view<{extent}xf32, strides=[1]>"
+    given = "[%n]" if extent == "?" else "[]"
+    text = f"""
+    pipe kernel @k(%x: tile<ptr<f32>>, %n: tile<{kind}>) attributes {{
+        target = "sm_80", warps = 1}} {{
+      %zero = constant {{value = 0}} : tile<i32>
+      %c = constant {{value = 1.0}} : tile<16xf32>
+      %t = make_tensor_view %x, {given}, [] : {view}
+      %v = make_partition_view %t : partition_view<tile=(16), {view}>
+      %s = store_view_tko %c, %v, [%zero] {{ordering = weak}} : token
+      return
+    }}
+    """
+    rule, hint = refusal(text)
+    assert rule == "lower.unsupported" and hint
+
+
+def test_rows_may_be_any_number_of_64_bits_apart() -> None:
+    view = "tensor_view<16x32xf32, strides=[?, 1]>"
+    text = f"""
+    pipe kernel @k(%o: tile<ptr<f32>>, %pitch: tile<i64>) attributes {{
+        target = "sm_80", warps = 1}} {{
+      %zero = constant {{value = 0}} : tile<i32>
+      %c = constant {{value = 1.0}} : tile<16x32xf32>
+      %t = make_tensor_view %o, [], [%pitch] : {view}
+      %v = make_partition_view %t : partition_view<tile=(16x32), {view}>
+      %s = store_view_tko %c, %v, [%zero, %zero] {{ordering = weak}} : token
+      return
+    }}
+    """
+    wanted = np.full((16, 40), -1, np.float32)
+    wanted[:, :32] = 1
+    agree(text, {"o": np.zeros((16, 40), np.float32), "pitch": 40}, wanted)
+
+
+def test_a_truth_value_is_no_parameter() -> None:
+    body = "%r = addf %a, %a : tile<16xf32>"
+    text = one_tile("16xf32", "16xf32", body).replace("@k(", "@k(%q: tile<i1>, ")
+    text = text.replace(body, "%r = if %q : tile<16xf32> then { yield %a } otherwise { yield %a }")
+    rule, hint = refusal(text)
+    assert rule == "lower.unsupported" and "i32" in hint

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from reftile.ir import ops
 from reftile.ir.core import Block, Kernel, Op, Value
+from reftile.ir.diagnostics import fail
 from reftile.ir.targets import TARGETS
 from reftile.ir.types import PointerType, TensorMapType, TileType
 from reftile.lower.ptx.memory import MEMORY
@@ -107,6 +108,9 @@ def _enter(writer: Writer, kernel: Kernel) -> list[str]:
             continue
         assert isinstance(value.type, TileType)
         kind = register_kind(value.type.element)
+        if kind == "pred":
+            message = f"%{value.name}: a truth value is no parameter of a kernel for threads"
+            raise fail("lower.unsupported", message, kernel.span, "pass an i32, and compare it")
         size = {"b64": "u64", "b32": "u32", "f32": "f32", "f64": "f64", "b16": "u16"}[kind]
         parameters.append(f"  .param .{size} {name}")
         (register,) = writer.result(value)
