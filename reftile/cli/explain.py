@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def run(output: Output, request: Request, target: str) -> None:
     """Print the explanation of a pipe kernel."""
     path, _ = split_name(request.where)
-    loaded = load(request, need_arguments=path.suffix == ".py")
+    loaded = load(request, path.suffix == ".py", target)
     kernel, _ = loaded.kernel(loaded.values)
     found = explain_kernel(retarget(kernel, target))
 

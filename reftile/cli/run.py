@@ -73,15 +73,17 @@ class Loaded:
         return {name: value for name, value in pairs if isinstance(value, np.ndarray)}
 
 
-def load(request: Request, need_arguments: bool = True) -> Loaded:
+def load(request: Request, need_arguments: bool = True, target: str = "") -> Loaded:
     """Find the kernel and make its arguments.
+
+    target: what a pipe kernel in Python is traced for, instead of its own.
 
     Raises:
         ReftileError: a file, a name, an argument or the kernel is wrong.
     """
     path, name = split_name(request.where)
     if path.suffix == ".py":
-        return _load_python(path, name, request)
+        return _load_python(path, name, request, target)
     module = load_module(path)
     kernel = pick_kernel(module, name, path)
     if request.constants:
@@ -110,12 +112,15 @@ def _alone(module: Module, kernel: Kernel) -> Module:
     return Module([kernel], module.globals, module.name)
 
 
-def _load_python(path: Path, name: str, request: Request) -> Loaded:
+def _load_python(path: Path, name: str, request: Request, target: str) -> Loaded:
     if not name:
         raise bad(f"{path}: which kernel?", f"write {path}:name")
     kernel = load_python_object(path, name)
     if not isinstance(kernel, reftile.KernelFunction):
         raise bad(f"`{name}` in {path} is not a kernel", "decorate it with @reftile.kernel")
+    for_target = getattr(kernel, "for_target", None)
+    if target and for_target is not None:
+        kernel = cast("reftile.KernelFunction", for_target(target))
     constants = _constants(request.constants)
     unnamed = [p.name for p in kernel.parameters if p.name not in constants]
     values = Arguments(request.arguments, request.seed).for_kernel(unnamed, kernel.defaults)

@@ -53,7 +53,7 @@ def run(output: Output, request: Request, wish: Wish) -> None:
     """Print a kernel; the passes that ran go to stderr with their times."""
     path, _ = split_name(request.where)
     _check(wish)
-    loaded = load(request, need_arguments=path.suffix == ".py")
+    loaded = load(request, path.suffix == ".py", wish.target)
     kernel, _ = loaded.kernel(loaded.values)
     if not wish.after and wish.level in ("", kernel.level) and not wish.target:
         found = Shown(kernel.name, kernel.level, _target_of(kernel), loaded.text())
@@ -150,7 +150,10 @@ def _lowered(kernel: Kernel, wish: Wish) -> Shown:
     if wish.after:
         kept = runs[: [r.name for r in runs].index(wish.after) + 1]
         text = kept[-1].text
-        return Shown(kernel.name, text.partition(" kernel")[0].split()[-1], target, text, kept)
+        left = text.partition(" kernel")[0].split()[-1]
+        if wish.level not in ("", left):
+            raise bad(f"`{wish.after}` leaves {left}, not {wish.level}", "leave out --level")
+        return Shown(kernel.name, left, target, text, kept)
     if level == "simt":
         return Shown(kernel.name, level, target, runs[-1].text, runs)
     text = found.ptx if level == "ptx" else machine_code(found, target)

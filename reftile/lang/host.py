@@ -100,7 +100,7 @@ def host_array(value: object, name: str) -> HostArray:
             f"`{name}` has strides of {data.strides} bytes, no whole elements of {item} bytes",
         )
     strides = tuple(
-        1 if extent == 1 and s <= 0 else s // item
+        1 if s <= 0 and (extent <= 1 or not data.size) else s // item
         for extent, s in zip(data.shape, data.strides, strict=True)
     )
     if any(s < 0 for s in strides) or any(

@@ -89,6 +89,9 @@ def _check_target(kernel: Kernel, target: str) -> None:
         found = kernel.attributes.get("target", "no target")
         message = f"a pipe kernel for {target} is needed, found {kernel.level} for {found}"
         raise fail("lower.target", message, kernel.span)
+    if not target.startswith("sm_"):
+        message = f"`{kernel.name}` is for {target}, and kernels are lowered for NVIDIA's targets"
+        raise fail("lower.target", message, kernel.span, "run it on the interpreter")
 
 
 def _lower(

@@ -131,7 +131,7 @@ class Cache:
         with suppress(OSError), os.scandir(self.folder) as listing:
             for item in listing:
                 with suppress(OSError):
-                    if item.name.endswith(SUFFIX):
+                    if item.name.endswith(SUFFIX) and item.is_file():
                         status = item.stat()
                         key = item.name.removesuffix(SUFFIX)
                         found.append(Stored(key, status.st_size, status.st_mtime))

@@ -83,6 +83,30 @@ def test_another_target_with_the_same_operations(capsys: pytest.CaptureFixture[s
     assert ".target sm_89\n" in found["text"]
 
 
+MATMUL = (str(EXAMPLES / "matmul.py:matmul"), *["f16[64,64]"] * 3)
+
+
+def test_a_kernel_in_python_is_traced_for_the_target(capsys: pytest.CaptureFixture[str]) -> None:
+    for target, instruction in (("sm_80", "mma.sync"), ("sm_90a", "wgmma.mma_async")):
+        found = shown(capsys, *MATMUL, "--level", "ptx", "--target", target)
+        assert found["target"] == target
+        assert instruction in found["text"]
+    assert execute(["explain", *MATMUL, "--target", "sm_80"]) == 0
+    assert "matmul for sm_80" in capsys.readouterr().out
+    assert execute(["show", *MATMUL, "--target", "sm_75"]) == 2
+    assert "sm_75" in capsys.readouterr().err
+
+
+def test_a_kernel_for_another_maker_is_not_lowered(capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["show", str(EXAMPLES / "gemm_gfx942.tile"), "--level", "ptx"]) == 2
+    assert "`gemm` is for gfx942, and kernels are lowered for NVIDIA's" in capsys.readouterr().err
+
+
+def test_a_pass_that_leaves_another_level_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["show", GEMM80, "--level", "simt", "--after", "unroll_loops"]) == 2
+    assert "`unroll_loops` leaves pipe, not simt" in capsys.readouterr().err
+
+
 @needs_tools
 @pytest.mark.parametrize(("file", "instruction"), [(GEMM80, "HMMA"), (GEMM90, "HGMMA")])
 def test_machine_code_is_disassembled(
@@ -117,7 +141,7 @@ def test_a_missing_tool_names_the_extra(
         (["show", GEMM80, "--plan", "stages=3"], "cli.input"),
         (["show", GEMM80, "--target", "sm_90a", "--level", "ptx"], "show.target"),
         (["show", GEMM80, "--target", "sm_1"], "cli.input"),
-        (["show", str(EXAMPLES / "gemm_gfx942.tile"), "--level", "ptx"], "lower.unsupported"),
+        (["show", str(EXAMPLES / "gemm_gfx942.tile"), "--level", "ptx"], "lower.target"),
         (["explain", GEMM80, "--target", "gfx942"], "show.target"),
         (["cache", "drop"], "cli.input"),
     ],

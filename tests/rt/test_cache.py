@@ -179,3 +179,11 @@ def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> 
     assert not cache.store("key", b"code", {})
     assert cache.find("key") is None
     assert cache.entries() == []
+
+
+def test_a_folder_is_no_entry(tmp_path: Path) -> None:
+    (tmp_path / "folder.entry").mkdir()
+    cache = Cache(tmp_path)
+    cache.store("key", b"code", {})
+    assert [entry.key for entry in cache.entries()] == ["key"]
+    assert cache.clear() == 1

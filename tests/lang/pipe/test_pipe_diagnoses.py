@@ -577,10 +577,10 @@ def test_hints_name_what_pipe_kernels_have() -> None:
 
 def test_a_name_that_is_nearly_one_and_a_call_that_nearly_fits() -> None:
     def misspelt(x, c, part, block):
-        pipe.coppy(part, c[0, 0])
+        pipe.coppy(part, c[0, 0])  # pyright: ignore
 
     def policy(x, c, part, block):
-        pipe.gemm(part, part, part, policy=1)
+        pipe.gemm(part, part, part, policy=1)  # pyright: ignore
 
     found = diagnosis_of(lambda: one(misspelt).specialise(A, C))
     assert "is `copy` meant?" in found.message
@@ -647,3 +647,19 @@ def test_another_target_keeps_all_else() -> None:
     other = kernel.for_target("sm_90a").shape
     assert other == kernel.shape
     assert kernel.for_target("sm_80").shape.progress == "co_resident"
+
+
+def test_an_array_without_elements_leaves_no_work() -> None:
+    """NumPy gives some of them strides of zero, which are no view's."""
+
+    @pipe.kernel
+    def kernel(c):
+        with pipe.Kernel(pipe.ceildiv(c.shape[0], 64), threads=128) as block:
+            part = pipe.alloc_fragment((64, 64), float32)
+            pipe.clear(part)
+            pipe.copy(part, c[block * 64, 0])
+
+    empty = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (0, 64), (0, 0))
+    found = diagnosis_of(lambda: kernel(empty))
+    assert found.rule == "launch.grid"
+    assert "launch nothing" in found.hint
