@@ -21,13 +21,13 @@ from reftile.ir.types import BufferType, TileType
 from reftile.layout.atoms_memory import SPANS
 from reftile.layout.convert import convert
 from reftile.layout.cost import BARRIER_COST, SHUFFLE_COST, bank_conflicts, shuffle_count
+from reftile.layout.exchange import is_possible
 from reftile.layout.linear import LayoutError
 from reftile.lower.context import Context, Number
 from reftile.lower.fragments import layout_of
 from reftile.lower.lower_products import buffer_layout
 from reftile.lower.lower_transfers import load_fragment, spread_of, store_fragment
 from reftile.lower.place_buffers import Offsets, shared_address
-from reftile.lower.ptx.exchange import is_possible
 
 
 def staging(source: TileType, target: TileType) -> tuple[BufferType, int] | None:

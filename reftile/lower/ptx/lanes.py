@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from reftile.layout.exchange import Table
 from reftile.lower.ptx.writer import Writer
-
-LANES = 32
-Table = NDArray[np.int64]
 
 
 def select_by_lane(writer: Writer, kind: str, units: list[str], which: Table) -> str:

@@ -11,11 +11,12 @@ import numpy as np
 from reftile.ir import ops
 from reftile.ir.attributes import Dense
 from reftile.ir.core import Op, Value
+from reftile.layout.exchange import LANES
 from reftile.layout.linear import Layout
 from reftile.lower.constants import constant_int
 from reftile.lower.fragments import elements_at_origin, layout_of, register_of
 from reftile.lower.ptx.exchange import shuffle
-from reftile.lower.ptx.lanes import LANES, select_by_lane, select_by_warp
+from reftile.lower.ptx.lanes import select_by_lane, select_by_warp
 from reftile.lower.ptx.table import register_kind
 from reftile.lower.ptx.writer import Held, Shifted, Writer, immediates, kind_of, packing, tile_of
 
