@@ -27,7 +27,7 @@ def describe_shared_race(race: RacedAt) -> Diagnosis:
     notes: tuple[tuple[str, Span | None], ...] = (
         (f"the access touches {place}; they meet at its element {list(element)}", None),
     )
-    return _describe(race.earlier, race.later, where, notes, data)
+    return _describe(race.earlier, race.later, block, where, notes, data)
 
 
 def describe_global_race(memory: Memory, raced: tuple[Touch, Touch], found: Diagnosis) -> Diagnosis:
@@ -41,17 +41,18 @@ def describe_global_race(memory: Memory, raced: tuple[Touch, Touch], found: Diag
         if buffer is not None:
             where = f"{buffer.element_at(address - buffer.address)} (address 0x{address:x})"
     data["block"] = later.agent.id
-    return _describe(earlier, later, where, (), data)
+    return _describe(earlier, later, None, where, (), data)
 
 
 def _describe(
     earlier: Touch,
     later: Touch,
+    block: tuple[int, int, int] | None,
     where: str,
     notes: tuple[tuple[str, Span | None], ...],
     data: dict[str, object],
 ) -> Diagnosis:
-    case = _case(earlier, later)
+    case = _case(earlier, later, block)
     message = f"{what_of(earlier)} and then {what_of(later)}: {case.message}, at {where}"
     notes = (
         (f"the earlier access: {what_of(earlier)}, by {earlier.agent.name}", earlier.op.span),
@@ -75,12 +76,12 @@ class _Case:
     hint: str
 
 
-def _case(a: Touch, b: Touch) -> _Case:
-    """Which rule a race breaks, and how to mend it."""
+def _case(a: Touch, b: Touch, block: tuple[int, int, int] | None) -> _Case:
+    """Which rule a race in a block's shared memory, or global memory, breaks; how to mend it."""
     known = b.before
     is_done = bool((known.done | known.shown | known.fenced) >> a.id & 1)
     if is_done and a.is_write:
-        return _unseen(a, b)
+        return _unseen(a, b, block)
     if a.in_flight and a.is_write:
         return _Case(
             "unlanded",
@@ -117,15 +118,18 @@ def _case(a: Touch, b: Touch) -> _Case:
     )
 
 
-def _unseen(a: Touch, b: Touch) -> _Case:
+def _unseen(a: Touch, b: Touch, block: tuple[int, int, int] | None) -> _Case:
     """A write that is known to be done, but is not shown to the proxy that comes to it."""
     if b.is_async and b.before.shown >> a.id & 1:
-        return _Case(
-            "proxy",
-            "the asynchronous proxy need not see what the generic one wrote",
-            f"put `fence_proxy` behind the write of line {a.op.span.line}, before the token goes "
-            "to others",
+        space = "global" if block is None else "shared" if block == a.agent.id else "all"
+        hint = (
+            f"put `fence_proxy {{space = {space}}}` behind the write of line {a.op.span.line}, "
+            "before the token goes to others"
         )
+        if space == "all":
+            hint += ", or `{space = shared}` in the other block, behind its wait"
+        message = "the asynchronous proxy need not see what the generic one wrote"
+        return _Case("proxy", message, hint)
     return _Case(
         "relaxed",
         "the write is known to be done, but not shown",

@@ -11,7 +11,7 @@ import numpy as np
 from reftile.interp.coroutines import Queue, when_landed
 from reftile.interp.machine import Block
 from reftile.interp.plan import Apply, Maker, Plan
-from reftile.interp.simt.clocks import ALL_LANES, DONE, LANES, SHOWN, Clock
+from reftile.interp.simt.clocks import ALL_LANES, DONE, FENCED, LANES, SHOWN, Clock, fenced_row
 from reftile.interp.simt.machine import RANK_SHIFT, SHARED_BASE, Flight, Home, Warp
 from reftile.interp.values import Mask, Tile
 from reftile.ir.core import Op
@@ -370,9 +370,14 @@ def _make_arrive_cluster(op: Op, plan: Plan[Block]) -> Apply[Block]:
 
 
 def _make_fence_proxy(op: Op, plan: Plan[Block]) -> Apply[Block]:
+    space = op.attributes.get("space", "shared")
+
     def apply(block: Block, values: list[Any]) -> Sequence[Any]:
         warp = warp_of(block)
-        warp.knowledge.fence(warp.mask)
+        rows: Sequence[int] = range(FENCED, warp.simt.agents.rows)
+        if space != "all":
+            rows = (fenced_row(None if space == "global" else warp.home.rank),)
+        warp.knowledge.fence(warp.mask, rows)
         return ()
 
     return apply

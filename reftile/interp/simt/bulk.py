@@ -199,7 +199,7 @@ def _barrier_of(warp: Warp, home: Home, own: Mbarrier) -> Mbarrier:
 
 
 def _visitor(warp: Warp, op: Op, before: Clock, number: int) -> Any:
-    origin = warp.simt.origin(op, warp.name, True, True)
+    origin = warp.simt.origin(op, warp, True, True)
 
     def visit(cells: Indices) -> Visit:
         nobody = np.zeros(cells.size, np.int64)
@@ -487,7 +487,7 @@ def _touch_copy(
     cells = shadow.cells(places, bytes)
     spread = np.repeat(lanes, cells.shape[1])
     know = warp.knowledge
-    origin = warp.simt.origin(op, warp.name, False, True)
+    origin = warp.simt.origin(op, warp, False, True)
     agents = warp.simt.agents.threads + know.first + spread
     warp.simt.accesses += 1
     visit = Visit(

@@ -5,12 +5,14 @@ order, and for each warpgroup the engine that does its products in order. An age
 and a clock says for each agent up to which epoch its accesses are known. Bulk copies end in any
 order, so each is an *operation* of its own, a bit of a set.
 
-A clock has three rows (spec/pipe.md, "Order"): accesses that are DONE, so that their bytes may be
-written again; writes that are SHOWN to the generic proxy; writes FENCED for the asynchronous proxy.
+A clock has these rows (spec/pipe.md, "Order"): accesses that are DONE, so that their bytes may be
+written again; writes that are SHOWN to the generic proxy; and from FENCED on, one for each memory
+(`fenced_row`), writes fenced for the asynchronous proxy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +54,11 @@ class Agents:
         return -(-self.warps // 4)
 
     @property
+    def rows(self) -> int:
+        """Rows of a clock."""
+        return fenced_row(self.blocks)
+
+    @property
     def count(self) -> int:
         """All agents."""
         return self.engines + self.blocks * self.groups
@@ -63,6 +70,11 @@ class Agents:
     def engine(self, rank: int, warp: int) -> int:
         """The agent that multiplies for the warpgroup of a warp."""
         return self.engines + rank * self.groups + warp // 4
+
+
+def fenced_row(rank: int | None) -> int:
+    """The row of writes fenced in global memory (None), or in a block's shared memory."""
+    return FENCED if rank is None else FENCED + 1 + rank
 
 
 class Clock:
@@ -77,7 +89,7 @@ class Clock:
     @staticmethod
     def nothing(agents: Agents) -> Clock:
         """Nothing has happened."""
-        return Clock(np.zeros((3, agents.count), np.int32), [0, 0, 0])
+        return Clock(np.zeros((agents.rows, agents.count), np.int32), [0] * agents.rows)
 
     def copy(self) -> Clock:
         """An independent copy."""
@@ -97,11 +109,11 @@ class Clock:
         """What a relaxed arrival hands over: what is done, and nothing that is shown."""
         rows = np.zeros_like(self.rows)
         rows[DONE] = self.rows[DONE]
-        return Clock(rows, [self.operations[DONE], 0, 0])
+        return Clock(rows, [self.operations[DONE], *[0] * (len(rows) - 1)])
 
-    def add_operation(self, number: int, rows: tuple[int, ...] = (DONE, SHOWN, FENCED)) -> None:
-        """Note that a bulk operation is over."""
-        for row in rows:
+    def add_operation(self, number: int, writes: bool = True) -> None:
+        """Note that a bulk operation is over; what it wrote is seen by both proxies."""
+        for row in range(len(self.rows)) if writes else (DONE,):
             self.operations[row] |= 1 << number
 
     def knows(self, row: int, agents: Indices, epochs: Indices, lanes: Indices) -> Mask:
@@ -122,8 +134,9 @@ class Knowledge:
     """What the lanes of a warp know.
 
     common: what all lanes know of others. private: what single lanes know, if that is more. epoch:
-    of the accesses that come next. fenced: per lane, up to which epoch its own writes are fenced.
-    copies, copies_fenced: the last of its own copies that it has waited for, and has fenced.
+    of the accesses that come next. fenced: per row from FENCED on and lane, up to which epoch its
+    own writes are fenced. copies, copies_fenced: the last of its own copies that it has waited for,
+    and has fenced.
     """
 
     __slots__ = (
@@ -143,9 +156,9 @@ class Knowledge:
         self.common = Clock.nothing(agents)
         self.private: dict[int, Clock] = {}
         self.epoch = 1
-        self.fenced = np.zeros(LANES, np.int32)
+        self.fenced = np.zeros((agents.rows - FENCED, LANES), np.int32)
         self.copies = np.zeros(LANES, np.int32)
-        self.copies_fenced = np.zeros(LANES, np.int32)
+        self.copies_fenced = np.zeros_like(self.fenced)
 
     def clock(self, lane: int) -> Clock:
         """What a lane knows of others."""
@@ -161,7 +174,7 @@ class Knowledge:
         for lane in np.flatnonzero(mask):
             self._own(int(lane)).join(clock)
 
-    def acquire_done(self, mask: Mask, operation: int, rows: tuple[int, ...]) -> None:
+    def acquire_done(self, mask: Mask, operation: int, writes: bool) -> None:
         """Let lanes learn that a bulk operation is over."""
         clocks = (
             [self.common, *self.private.values()]
@@ -169,7 +182,7 @@ class Knowledge:
             else [self._own(int(lane)) for lane in np.flatnonzero(mask)]
         )
         for clock in clocks:
-            clock.add_operation(operation, rows)
+            clock.add_operation(operation, writes)
 
     def _own(self, lane: int) -> Clock:
         if lane not in self.private:
@@ -186,24 +199,25 @@ class Knowledge:
         own, copies = self.first + lanes, self.agents.threads + self.first + lanes
         rows = clock.rows
         rows[DONE, own] = rows[SHOWN, own] = self.epoch
-        rows[FENCED, own] = self.fenced[lanes]
+        rows[FENCED:, own] = self.fenced[:, lanes]
         rows[DONE, copies] = rows[SHOWN, copies] = self.copies[lanes]
-        rows[FENCED, copies] = self.copies_fenced[lanes]
+        rows[FENCED:, copies] = self.copies_fenced[:, lanes]
         self.epoch += 1
         return clock
 
-    def fence(self, mask: Mask) -> None:
+    def fence(self, mask: Mask, rows: Sequence[int]) -> None:
         """Show the asynchronous proxy what these lanes wrote, and what was shown to them."""
         clocks = (
             [self.common, *self.private.values()]
             if mask.all()
             else [self._own(int(lane)) for lane in np.flatnonzero(mask)]
         )
-        for clock in clocks:
-            np.maximum(clock.rows[FENCED], clock.rows[SHOWN], out=clock.rows[FENCED])
-            clock.operations[FENCED] |= clock.operations[SHOWN]
-        self.fenced[mask] = self.epoch
-        self.copies_fenced[mask] = self.copies[mask]
+        for row in rows:
+            for clock in clocks:
+                np.maximum(clock.rows[row], clock.rows[SHOWN], out=clock.rows[row])
+                clock.operations[row] |= clock.operations[SHOWN]
+            self.fenced[row - FENCED, mask] = self.epoch
+            self.copies_fenced[row - FENCED, mask] = self.copies[mask]
         self.epoch += 1
 
     def meet(self) -> None:
@@ -220,9 +234,9 @@ class Knowledge:
                 found[mine] = clock.knows(row, agents[mine], epochs[mine], lanes[mine])
         own = agents == self.first + lanes
         if own.any():
-            found[own] = True if row != FENCED else (self.fenced[lanes] >= epochs)[own]
+            found[own] = row < FENCED or (self.fenced[row - FENCED, lanes] >= epochs)[own]
         copies = agents == self.agents.threads + self.first + lanes
         if copies.any():
-            waited = self.copies if row != FENCED else self.copies_fenced
+            waited = self.copies if row < FENCED else self.copies_fenced[row - FENCED]
             found[copies] = (waited[lanes] >= epochs)[copies]
         return found

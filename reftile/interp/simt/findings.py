@@ -39,7 +39,7 @@ def _case(race: Raced) -> tuple[str, str, str]:
             return (
                 "proxy",
                 "the asynchronous proxy need not see what the generic one wrote",
-                f"put `fence_proxy_async` behind line {line}, in the threads that wrote",
+                _missing_fence(race),
             )
         return (
             "relaxed",
@@ -70,3 +70,15 @@ def _case(race: Raced) -> tuple[str, str, str]:
         "nothing says that the read is over",
         f"put a barrier behind line {line} that both pass",
     )
+
+
+def _missing_fence(race: Raced) -> str:
+    """Which fence shows a write to the asynchronous proxy."""
+    writer = race.earlier
+    own = race.rank == writer.rank
+    space = "global" if race.rank is None else "shared" if own else "all"
+    hint = f"put `fence_proxy_async {{space = {space}}}` behind line {writer.op.span.line}"
+    hint += ", in the threads that wrote"
+    if space == "all":
+        hint += ", or `{space = shared}` in those of the other block that are told of it"
+    return hint

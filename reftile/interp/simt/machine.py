@@ -106,13 +106,14 @@ class SimtLaunch(Launch):
         self.operations += 1
         return self.operations
 
-    def origin(self, op: Op, who: str, is_async: bool, in_flight: bool) -> int:
+    def origin(self, op: Op, warp: Warp, is_async: bool, in_flight: bool) -> int:
         """The number of an access for messages."""
-        key = op, who
+        key = op, warp.name
         found = self.origin_numbers.get(key)
         if found is None:
             found = self.origin_numbers[key] = len(self.known_origins)
-            self.known_origins.append(Origin(op, who, is_async, in_flight))
+            origin = Origin(op, warp.name, warp.home.rank, is_async, in_flight)
+            self.known_origins.append(origin)
         return found
 
 
@@ -141,7 +142,7 @@ class Home:
         data = np.zeros(size, np.uint8)
         self.shared = Buffer("shared memory", SHARED_BASE, data, DTYPES["i8"])
         self.shared.state = np.full(size, NEVER_WRITTEN, np.uint8)
-        self.shadow = Shadow(size, launch.cell_bytes[0], launch.known_origins)
+        self.shadow = Shadow(size, launch.cell_bytes[0], launch.known_origins, rank)
         self.mbarriers: dict[int, Any] = {}
         self.named: dict[int, Any] = {}
         self.engines: dict[int, Any] = {}
@@ -358,7 +359,7 @@ class Warp(Block):
         assert self.step is not None
         know = self.knowledge
         self.simt.accesses += 1
-        origin = self.simt.origin(self.step.op, self.name, is_async, in_flight)
+        origin = self.simt.origin(self.step.op, self, is_async, in_flight)
         return Visit(
             know, cells, lanes, know.first + lanes, know.epoch, self.number_in_cluster, origin
         )

@@ -310,7 +310,7 @@ def _touch(
     for part in parts[1:]:
         clock.meet(part.clock)
     shadow = warp.home.shadow
-    origin = warp.simt.origin(product.op, warp.name, True, True)
+    origin = warp.simt.origin(product.op, warp, True, True)
     nobody = np.zeros(cells.size, np.int64)
     visit = Visit(
         clock,

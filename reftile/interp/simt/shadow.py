@@ -1,7 +1,7 @@
 """The shadow of a memory: for each cell of some bytes, who wrote it last and who has read it since.
 
 An access is checked where it is issued: what touched its cells before must be known, by the clocks,
-to whoever comes now. A read needs the last write shown (FENCED for the asynchronous proxy); a write
+to whoever comes now. A read needs the last write shown (fenced for the asynchronous proxy); a write
 needs all that came before DONE.
 """
 
@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reftile.interp.simt.clocks import DONE, FENCED, LANES, OPERATION, SHOWN, Indices
+from reftile.interp.simt.clocks import DONE, LANES, OPERATION, SHOWN, Indices, fenced_row
 from reftile.interp.values import Mask
 from reftile.ir.core import Op
 
@@ -30,10 +30,14 @@ class Viewer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """An access for messages: its operation, who issued it, whether it happens after its issue."""
+    """An access for messages: its operation, who issued it, whether it happens after its issue.
+
+    rank: of the block that issued it.
+    """
 
     op: Op
     who: str
+    rank: int
     is_async: bool
     in_flight: bool
 
@@ -41,15 +45,22 @@ class Origin:
 class Raced(Exception):
     """Two accesses that nothing orders, at a cell; seen: the later knows that the earlier is done.
 
-    lane: of the later one. shown: the earlier write is shown to the generic proxy.
+    rank: of the block whose shared memory it is; None for global memory. lane: of the later one.
+    shown: the earlier write is shown to the generic proxy.
     """
 
     def __init__(
-        self, earlier: Origin, later: Origin, writes: tuple[bool, bool], cell: int, lane: int
+        self,
+        earlier: Origin,
+        later: Origin,
+        writes: tuple[bool, bool],
+        rank: int | None,
+        cell: int,
+        lane: int,
     ) -> None:
         super().__init__("race")
         self.earlier, self.later, self.writes = earlier, later, writes
-        self.cell, self.lane = cell, lane
+        self.rank, self.cell, self.lane = rank, cell, lane
         self.done = self.shown = False
 
 
@@ -80,11 +91,14 @@ class _Readers:
 
 
 class Shadow:
-    """Who touched each cell of one memory."""
+    """Who touched each cell of one memory: a block's, by its rank, or global memory."""
 
-    def __init__(self, size_bytes: int, cell_bytes: int, origins: list[Origin]) -> None:
+    def __init__(
+        self, size_bytes: int, cell_bytes: int, origins: list[Origin], rank: int | None
+    ) -> None:
         count = -(-size_bytes // cell_bytes)
         self.cell_bytes = cell_bytes
+        self.rank = rank
         self.origins = origins
         self.writer = np.full(count, NOBODY, np.int64)
         self.epoch = np.zeros(count, np.int64)
@@ -117,6 +131,7 @@ class Shadow:
             self.origins[origin],
             self.origins[visit.origin],
             writes,
+            self.rank,
             int(visit.cells[at]),
             int(visit.lanes[at]),
         )
@@ -127,7 +142,7 @@ class Shadow:
         Raises:
             Raced: the last write of a cell is not known.
         """
-        self._meet_writers(visit, FENCED if is_async else SHOWN, False)
+        self._meet_writers(visit, fenced_row(self.rank) if is_async else SHOWN, False)
         if visit.reader == OPERATION:
             self.copies.append((visit.epoch, visit.cells, visit.origin))
             return

@@ -400,7 +400,8 @@ def shadow_of(warp: Warp, buffer: Buffer) -> Shadow | None:
         return None
     shadows = warp.home.cluster.shadows
     if buffer not in shadows:
-        shadows[buffer] = Shadow(buffer.data.size, launch.cell_bytes[1], launch.known_origins)
+        size, cell_bytes = buffer.data.size, launch.cell_bytes[1]
+        shadows[buffer] = Shadow(size, cell_bytes, launch.known_origins, None)
     return shadows[buffer]
 
 

@@ -10,7 +10,7 @@ from reftile.interp.coroutines import Control, Wait
 from reftile.interp.machine import Block
 from reftile.interp.plan import Step
 from reftile.interp.simt.barriers import Mbarrier, come, mbarrier_at
-from reftile.interp.simt.clocks import ALL_LANES, DONE, FENCED, LANES, SHOWN
+from reftile.interp.simt.clocks import ALL_LANES, LANES
 from reftile.interp.simt.machine import Flight, Warp
 from reftile.interp.simt.products import wait_products
 from reftile.interp.values import Mask
@@ -144,9 +144,9 @@ def _wait_bulk(warp: Warp, step: Step[Block]) -> Control:
                 wait = _for_flight(op, store.flight)
                 while not (store.is_free if free else store.flight.is_done):
                     yield wait
-                warp.knowledge.acquire_done(mask, store.reading, (DONE,))
+                warp.knowledge.acquire_done(mask, store.reading, False)
                 if not free:
-                    warp.knowledge.acquire_done(mask, store.writing, (DONE, SHOWN, FENCED))
+                    warp.knowledge.acquire_done(mask, store.writing, True)
         groups.freed = max(groups.freed, end)
         if not free:
             del groups.closed[:end]

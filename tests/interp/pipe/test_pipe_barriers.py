@@ -344,4 +344,4 @@ def test_a_fence_of_shared_memory_is_for_the_own_block(options: dict[str, Any]) 
         assert np.all(result == 7)
     for space in ("", "shared", "global"):
         found = fails(remote(space, False), 2, [np.zeros(8, np.int32)], **options)
-        assert found.rule == "pipe.race.proxy"
+        assert found.rule == "pipe.race.proxy" and "{space = all}" in found.hint

@@ -108,7 +108,7 @@ def test_missing_proxy_fence(options: dict[str, Any]) -> None:
     assert found.rule == "pipe.race.proxy"
     assert line_of(found).startswith("copy_out %buffer")
     assert noted_lines(found)[0].startswith("%written = store_buffer")
-    assert "`fence_proxy`" in found.hint
+    assert "`fence_proxy {space = shared}`" in found.hint
 
 
 def test_a_fence_of_the_other_space_does_not_help() -> None:

@@ -1,0 +1,109 @@
+"""Fences between proxies are for the memory that they name: global, the own block's, or all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reftile.interp.launch import interpret
+from reftile.ir.core import Kernel, Module
+from reftile.ir.diagnostics import Diagnosis, ReftileError
+from reftile.ir.parse import parse
+from reftile.ir.passes import run_passes
+from reftile.lower.pipeline import PIPE_TO_SIMT
+from tests.interp.pipe.test_pipe_barriers import remote
+from tests.interp.pipe.test_pipe_copies import brought_back, matrix
+from tests.interp.simt.simt_kernels import (
+    SCHEDULES,
+    breaks,
+    drop,
+    fails,
+    give,
+    product,
+    run_product,
+)
+from tests.lower.hard_inputs import Case, Product, read
+from tests.lower.test_every_level import CASES
+
+FENCE = "fence_proxy_async"
+UNREACHED = {"gemm_cut_sm90": 4}
+"""Fences of the tiles that are not cut, which the example's launch does not have."""
+EXAMPLES = [
+    *((case, grid, UNREACHED.get(name, 0)) for name, (case, grid) in CASES.items()),
+    (Product("gemm_cut_sm90", 130, 72, 136, 6), (2,), 1),  # Two whole tiles for two blocks.
+]
+
+
+def threads(module: Module) -> Kernel:
+    return run_passes(module.kernel(), PIPE_TO_SIMT, "sm_90a").kernel
+
+
+@pytest.mark.parametrize("options", SCHEDULES)
+def test_a_fence_of_another_space_is_as_good_as_none(options: dict[str, Any]) -> None:
+    missing = breaks(drop(FENCE), **options)
+    found = breaks(give(FENCE, space="global"), **options)
+    assert (found.rule, found.message) == ("simt.race.proxy", missing.message)
+    assert found.hint == missing.hint
+    assert "`fence_proxy_async {space = shared}`" in found.hint
+    _, exact = run_product(product(give(FENCE, space="all")), **options)
+    assert exact
+
+
+@pytest.mark.parametrize("options", SCHEDULES)
+def test_what_goes_through_global_memory_needs_a_fence_there(options: dict[str, Any]) -> None:
+    for space in ("global", "all"):
+        a, o = matrix()
+        interpret(threads(brought_back(space)), 1, [a, o], **options)
+        assert np.all(o[:16, :32] == 3)
+    found = fails(threads(brought_back("shared")), 1, [*matrix()], **options)
+    assert found.rule == "simt.race.proxy" and "{space = global}" in found.hint
+
+
+@pytest.mark.parametrize("options", SCHEDULES)
+def test_a_fence_of_shared_memory_is_for_the_own_block(options: dict[str, Any]) -> None:
+    for space, reader_fences in (("", True), ("all", False), ("shared", True)):
+        result = np.zeros(8, np.int32)
+        interpret(threads(remote(space, reader_fences)), 2, [result], **options)
+        assert np.all(result == 7)
+    for space in ("", "shared", "global"):
+        found = fails(threads(remote(space, False)), 2, [np.zeros(8, np.int32)], **options)
+        assert found.rule == "simt.race.proxy" and "{space = all}" in found.hint
+
+
+def example(case: Case) -> tuple[Kernel, list[Any]]:
+    """An example as threads, and its arguments."""
+    kernel = parse(read(case.name), f"{case.name}.tile").kernel()
+    values = [case.arguments[a.name] for a in kernel.arguments]
+    values = [np.float32(v) if isinstance(v, float) else v for v in values]
+    return run_passes(kernel, PIPE_TO_SIMT, "sm_90a").kernel, values
+
+
+def found_in(kernel: Kernel, grid: Any, values: list[Any], **options: Any) -> Diagnosis | None:
+    try:
+        interpret(kernel, grid, values, **options)
+    except ReftileError as error:
+        return error.diagnosis
+    return None
+
+
+@pytest.mark.parametrize(("case", "grid", "unreached"), EXAMPLES)
+def test_the_fences_of_the_examples_name_the_space_they_need(
+    case: Case, grid: tuple[int, ...], unreached: int
+) -> None:
+    kernel, values = example(case)
+    for options in ({}, {"schedule": "topo", "seed": 5}, {"schedule": "adversarial"}):
+        assert found_in(kernel, grid, values, **options) is None
+    fences = [op for op in kernel.walk() if op.name == FENCE]
+    missed = 0
+    for fence in fences:
+        assert fence.attributes.get("space", "shared") == "shared"
+        fence.attributes["space"] = "global"
+        found = found_in(kernel, grid, values)
+        fence.attributes["space"] = "shared"
+        if found is None:
+            missed += 1
+            continue
+        assert found.rule == "simt.race.proxy" and "{space = shared}" in found.hint
+    assert fences and missed == unreached
