@@ -11,7 +11,16 @@ import numpy as np
 from reftile.interp.coroutines import Queue, when_landed
 from reftile.interp.machine import Block
 from reftile.interp.plan import Apply, Maker, Plan
-from reftile.interp.simt.clocks import ALL_LANES, DONE, FENCED, LANES, SHOWN, Clock, fenced_row
+from reftile.interp.simt.clocks import (
+    ALL_LANES,
+    DONE,
+    FENCED,
+    LANES,
+    SHOWN,
+    Clock,
+    fenced_row,
+    settled_row,
+)
 from reftile.interp.simt.machine import RANK_SHIFT, SHARED_BASE, Flight, Home, Warp
 from reftile.interp.values import Mask, Tile
 from reftile.ir.core import Op
@@ -376,7 +385,8 @@ def _make_fence_proxy(op: Op, plan: Plan[Block]) -> Apply[Block]:
         warp = warp_of(block)
         rows: Sequence[int] = range(FENCED, warp.simt.agents.rows)
         if space != "all":
-            rows = (fenced_row(None if space == "global" else warp.home.rank),)
+            rank = None if space == "global" else warp.home.rank
+            rows = fenced_row(rank), settled_row(rank)
         warp.knowledge.fence(warp.mask, rows)
         return ()
 

@@ -6,8 +6,9 @@ and a clock says for each agent up to which epoch its accesses are known. Bulk c
 order, so each is an *operation* of its own, a bit of a set.
 
 A clock has these rows (spec/pipe.md, "Order"): accesses that are DONE, so that their bytes may be
-written again; writes that are SHOWN to the generic proxy; and from FENCED on, one for each memory
-(`fenced_row`), writes fenced for the asynchronous proxy.
+written again; writes that are SHOWN to the generic proxy; and from FENCED on, two for each memory:
+writes fenced for the asynchronous proxy (`fenced_row`), and writes that are done (`settled_row`).
+DONE says nothing of writes by threads: a relaxed arrival tells of them only if they were fenced.
 """
 
 from __future__ import annotations
@@ -74,7 +75,12 @@ class Agents:
 
 def fenced_row(rank: int | None) -> int:
     """The row of writes fenced in global memory (None), or in a block's shared memory."""
-    return FENCED if rank is None else FENCED + 1 + rank
+    return FENCED if rank is None else FENCED + 2 * (1 + rank)
+
+
+def settled_row(rank: int | None) -> int:
+    """The row of writes that are done in global memory (None), or in a block's shared memory."""
+    return fenced_row(rank) + 1
 
 
 class Clock:
@@ -107,9 +113,10 @@ class Clock:
 
     def only_done(self) -> Clock:
         """What a relaxed arrival hands over: what is done, and nothing that is shown."""
-        rows = np.zeros_like(self.rows)
-        rows[DONE] = self.rows[DONE]
-        return Clock(rows, [self.operations[DONE], *[0] * (len(rows) - 1)])
+        found = Clock(self.rows.copy(), list(self.operations))
+        for row in (SHOWN, *range(FENCED, len(found.rows), 2)):
+            found.rows[row] = found.operations[row] = 0
+        return found
 
     def add_operation(self, number: int, writes: bool = True) -> None:
         """Note that a bulk operation is over; what it wrote is seen by both proxies."""
@@ -135,8 +142,8 @@ class Knowledge:
 
     common: what all lanes know of others. private: what single lanes know, if that is more. epoch:
     of the accesses that come next. fenced: per row from FENCED on and lane, up to which epoch its
-    own writes are fenced. copies, copies_fenced: the last of its own copies that it has waited for,
-    and has fenced.
+    own writes are fenced, and done by that. copies, copies_fenced: the last of its own copies that
+    it has waited for, and has fenced.
     """
 
     __slots__ = (

@@ -2,7 +2,7 @@
 
 An access is checked where it is issued: what touched its cells before must be known, by the clocks,
 to whoever comes now. A read needs the last write shown (fenced for the asynchronous proxy); a write
-needs all that came before DONE.
+needs the same or that it is done, and the reads since DONE.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reftile.interp.simt.clocks import DONE, LANES, OPERATION, SHOWN, Indices, fenced_row
+from reftile.interp.simt.clocks import (
+    DONE,
+    LANES,
+    OPERATION,
+    SHOWN,
+    Indices,
+    fenced_row,
+    settled_row,
+)
 from reftile.interp.values import Mask
 from reftile.ir.core import Op
 
@@ -114,9 +122,12 @@ class Shadow:
 
     # Checks
 
-    def _meet_writers(self, visit: Visit, row: int, is_write: bool) -> None:
+    def _meet_writers(self, visit: Visit, is_write: bool) -> None:
         agents, epochs = self.writer[visit.cells], self.epoch[visit.cells]
+        row = fenced_row(self.rank) if self.origins[visit.origin].is_async else SHOWN
         found = visit.viewer.knows(row, agents, epochs, visit.lanes) | (agents == NOBODY)
+        if is_write and not found.all():
+            found |= visit.viewer.knows(settled_row(self.rank), agents, epochs, visit.lanes)
         if found.all():
             return
         at = int(np.argmin(found))
@@ -142,7 +153,7 @@ class Shadow:
         Raises:
             Raced: the last write of a cell is not known.
         """
-        self._meet_writers(visit, fenced_row(self.rank) if is_async else SHOWN, False)
+        self._meet_writers(visit, False)
         if visit.reader == OPERATION:
             self.copies.append((visit.epoch, visit.cells, visit.origin))
             return
@@ -198,7 +209,7 @@ class Shadow:
             self._meet_readers(visit, reader, kept, first_threads)
         self._meet_copies(visit)
         self._meet_older(visit)
-        self._meet_writers(visit, DONE, True)
+        self._meet_writers(visit, True)
         cells = visit.cells
         self.writer[cells], self.epoch[cells] = visit.agents, visit.epoch
         self.origin[cells] = visit.origin

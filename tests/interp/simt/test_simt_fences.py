@@ -1,4 +1,7 @@
-"""Fences between proxies are for the memory that they name: global, the own block's, or all."""
+"""What fences between proxies, and arrivals that are relaxed, do not cover is found.
+
+A fence is for the memory that it names: global, the own block's, or all.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ from reftile.ir.parse import parse
 from reftile.ir.passes import run_passes
 from reftile.lower.pipeline import PIPE_TO_SIMT
 from tests.interp.pipe.test_pipe_barriers import remote
-from tests.interp.pipe.test_pipe_copies import brought_back, matrix
+from tests.interp.pipe.pipe_kernels import fails as fails_in
+from tests.interp.pipe.pipe_kernels import one_role, program, role, stored, vector
+from tests.interp.pipe.test_pipe_copies import POINTERS, TILES, brought_back, matrix
 from tests.interp.simt.simt_kernels import (
     SCHEDULES,
     breaks,
@@ -70,6 +75,78 @@ def test_a_fence_of_shared_memory_is_for_the_own_block(options: dict[str, Any]) 
     for space in ("", "shared", "global"):
         found = fails(threads(remote(space, False)), 2, [np.zeros(8, np.int32)], **options)
         assert found.rule == "simt.race.proxy" and "{space = all}" in found.hint
+
+
+def overwritten(fence: str) -> Module:
+    """A tile is written, and a bulk copy writes its buffer next."""
+    prologue = f"""{TILES}
+    %b = alloc_buffer : buffer<16x32xf32>
+    %full = alloc_barrier : barrier<1, arrivals=1>"""
+    body = f"""
+    %x = constant {{value = 3.0}} : tile<16x32xf32>
+    %w = store_buffer %x, %b : token
+    {f"%f = fence_proxy %w {{space = {fence}}} : token" if fence else ""}
+    elected body {{
+      arrive_barrier %full, %zero {{bytes = 2048}}
+      copy_in %a_v, [%zero, %zero], %b, barrier=%full, slot=%zero, token={"%f" if fence else "%w"} {{engine = bulk}}
+      yield
+    }}
+    %t = wait_barrier %full, %zero, %zero : token
+    %y, %u = load_buffer %b, token=%t : tile<16x32xf32>, token
+    {stored("%y", "16x32", "v", "%zero, %zero")}"""  # noqa: E501
+    return one_role(POINTERS, prologue, body)
+
+
+@pytest.mark.parametrize("options", SCHEDULES)
+def test_a_bulk_copy_over_what_threads_wrote_needs_a_fence(options: dict[str, Any]) -> None:
+    for space in ("", "global"):
+        for level, name in ((fails_in, "pipe"), (in_threads, "simt")):
+            found = level(overwritten(space), 1, [*matrix()], **options)
+            assert found.rule == f"{name}.race.proxy" and "{space = shared}" in found.hint
+    a, o = matrix()
+    interpret(threads(overwritten("shared")), 1, [a, o], **options)
+    assert np.array_equal(o[:16, :32], a[:16, :32])
+
+
+def in_threads(module: Module, grid: int, args: list[Any], **options: Any) -> Diagnosis:
+    return fails(threads(module), grid, args, **options)
+
+
+def written_twice(arrival: str, wait: str) -> Module:
+    """Each block writes into the other's buffer, where the owner writes again after a wait."""
+    prologue = f"""{vector("o", 8, 4)}
+    %rank = cluster_rank : tile<i32>
+    %other = subi %one, %rank : tile<i32>
+    %b = alloc_buffer : buffer<4xi32>
+    %full = alloc_barrier : barrier<1, arrivals=1, scope=cluster>
+    cluster_arrive
+    %ready = cluster_wait : token"""
+    first = f"""
+    %x = constant {{value = 7}} : tile<4xi32>
+    %w = store_buffer %x, %b, rank=%other : token
+    arrive_barrier %full, %zero, rank=%other, token=%w {{order = {arrival}}}"""
+    second = f"""
+    %told = wait_barrier %full, %zero, %zero {{order = {wait}}} : token
+    %y = constant {{value = 8}} : tile<4xi32>
+    %w = store_buffer %y, %b, token=%told : token
+    %z, %t = load_buffer %b, token=%w : tile<4xi32>, token
+    %u = store_view_tko %z, %o_v, [%bx] {{ordering = weak}} : token"""
+    roles = role("first", first) + role("second", second)
+    end = "\ncluster_arrive\n%over = cluster_wait : token"
+    attributes = "warps = 8, cluster = [2, 1, 1]"
+    return program("%o: tile<ptr<i32>>", prologue, roles + end, attributes=attributes)
+
+
+@pytest.mark.parametrize("options", SCHEDULES)
+def test_a_relaxed_handover_does_not_order_two_writes(options: dict[str, Any]) -> None:
+    for arrival, wait in (("relaxed", "acquire"), ("release", "relaxed")):
+        module = written_twice(arrival, wait)
+        assert fails_in(module, 2, [np.zeros(8, np.int32)], **options).rule.startswith("pipe.race")
+        found = in_threads(module, 2, [np.zeros(8, np.int32)], **options)
+        assert found.rule == "simt.race.relaxed"
+    result = np.zeros(8, np.int32)
+    interpret(threads(written_twice("release", "acquire")), 2, [result], **options)
+    assert np.all(result == 8)
 
 
 def example(case: Case) -> tuple[Kernel, list[Any]]:
