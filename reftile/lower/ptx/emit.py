@@ -17,6 +17,7 @@ from reftile.ir.core import Block, Kernel, Op, Value
 from reftile.ir.diagnostics import fail
 from reftile.ir.targets import TARGETS
 from reftile.ir.types import PointerType, TensorMapType, TileType
+from reftile.lower.functions.library import BY_WAY_OF_F32, body_of
 from reftile.lower.ptx.memory import MEMORY
 from reftile.lower.ptx.products import PRODUCTS
 from reftile.lower.ptx.shapes import SHAPES, emit_reduce
@@ -153,7 +154,12 @@ def emit_elementwise(writer: Writer, op: Op) -> None:
     form = form_of(result)
     found = instruction(op, form.each == 2)
     if found is None:
-        raise writer.unsupported(result, f"`{op.name}` on these types")
+        body = body_of(op)
+        if body is None:
+            hint = "compute in f32" if op.name in BY_WAY_OF_F32 else ""
+            raise writer.unsupported(result, f"`{op.name}` on these types", hint)
+        _expand(writer, op, body)
+        return
     operands = [
         # Instructions on halves take no immediates.
         writer.in_registers(writer.single(v), "b16") if is_half else writer.single(v)
@@ -173,6 +179,28 @@ def emit_elementwise(writer: Writer, op: Op) -> None:
         fields["result"] = target
         writer.line(found.text.format_map(fields))
     if not is_whole:
+        writer.hold(result, targets)
+
+
+def _expand(writer: Writer, op: Op, body: Block) -> None:
+    """Print a function's body for each element. Its registers are the same each time."""
+    result = op.results[0]
+    form = form_of(result)
+    operands = [writer.in_registers(writer.single(v), form_of(v).single) for v in op.operands]
+    targets = (
+        writer.result(result)
+        if form.each == 1
+        else writer.group(form.single, form.count, result.name)
+    )
+    origins, writer.origins = writer.origins, None  # All lines are those of `op`.
+    for i, target in enumerate(targets):
+        for argument, elements in zip(body.arguments, operands, strict=True):
+            writer.held[argument] = Held([elements[i]])
+        for inner in body.ops[:-1]:
+            _print(writer, inner)
+        writer.move_one(form.single, target, writer.one(body.ops[-1].operands[0]))
+    writer.origins = origins
+    if form.each > 1:
         writer.hold(result, targets)
 
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from reftile.ir.attributes import Dense
 from reftile.ir.core import Op, Value
-from reftile.ir.diagnostics import Bug, ReftileError, fail
+from reftile.ir.diagnostics import NOWHERE, Bug, ReftileError, fail
 from reftile.ir.dtypes import DType
 from reftile.ir.types import Element as ElementType
 from reftile.ir.types import PendingType, TileType
@@ -330,12 +330,11 @@ class Writer:
         kind = kind_of(target)
         return [(kind, t, s) for t, s in zip(into, self.elements(source), strict=True)]
 
-    def unsupported(self, value: Value, what: str) -> ReftileError:
+    def unsupported(self, value: Value, what: str, hint: str = "") -> ReftileError:
         """The error for a value that cannot be held or computed."""
-        span = value.owner.span if isinstance(value.owner, Op) else None
+        span = value.owner.span if isinstance(value.owner, Op) else NOWHERE
         kind = tile_of(value)
-        message = f"{what} ({kind}) cannot be printed as PTX yet"
-        return fail("lower.ptx", message, span) if span else fail("lower.ptx", message)
+        return fail("lower.ptx", f"{what} ({kind}) cannot be printed as PTX yet", span, hint)
 
 
 def immediates(dense: Dense, elements: Sequence[int], each: int) -> list[str]:
