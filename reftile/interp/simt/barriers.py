@@ -35,13 +35,24 @@ def warp_of(block: Block) -> Warp:
     return block
 
 
-def place_of(warp: Warp, address: int, what: str, size_bytes: int) -> tuple[Home, int]:
-    """The block and the byte of its shared memory that an address names."""
+def place_of(
+    warp: Warp, address: int, what: str, size_bytes: int, cluster: bool = False
+) -> tuple[Home, int]:
+    """The block and the byte of its shared memory that an address names.
+
+    cluster: the operation takes addresses of other blocks.
+    """
     rank, inside = address >> RANK_SHIFT, address & ((1 << RANK_SHIFT) - 1)
     homes = warp.home.cluster.homes
     if rank > len(homes) or rank < 0:
         warp.fault("simt.rank", f"{what} lies in no block of the cluster")
     home = warp.home if rank == 0 else homes[rank - 1]
+    if home is not warp.home and not cluster:
+        warp.fault(
+            "simt.window",
+            f"{what} lies in block {home.name}, and the operation reaches its own block only",
+            hint="those that reach others say `cluster`; for the rest, let the other block do it",
+        )
     offset = inside - SHARED_BASE
     if not 0 <= offset <= home.shared.data.size - size_bytes:
         warp.fault(
@@ -154,9 +165,12 @@ class Mbarrier:
         return self.number & 1 != parity
 
 
-def mbarrier_at(warp: Warp, address: int, what: str) -> Mbarrier:
-    """The barrier at an address, which this warp must know to be initialised."""
-    home, offset = place_of(warp, address, what, 8)
+def mbarrier_at(warp: Warp, address: int, what: str, cluster: bool = False) -> Mbarrier:
+    """The barrier at an address, which this warp must know to be initialised.
+
+    cluster: it may be another block's.
+    """
+    home, offset = place_of(warp, address, what, 8, cluster)
     found = home.mbarriers.get(offset)
     if found is None:
         warp.fault(
@@ -221,8 +235,8 @@ def _make_arrive(op: Op, plan: Plan[Block]) -> Apply[Block]:
     relaxed = op.attributes.get("order") == "relaxed"
     bytes = op.attributes.get("bytes", 0)
     after_copies = bool(op.attributes.get("after_copies"))
-    cluster = bool(op.attributes.get("cluster"))
     assert isinstance(bytes, int)
+    cluster = bool(op.attributes.get("cluster")) and not bytes and not after_copies
 
     def apply(block: Block, values: list[Any]) -> Sequence[Any]:
         warp = warp_of(block)
@@ -230,7 +244,7 @@ def _make_arrive(op: Op, plan: Plan[Block]) -> Apply[Block]:
         for address in np.unique(addresses[warp.mask]):
             mask = warp.mask & (addresses == address)
             count = int(mask.sum())
-            barrier = mbarrier_at(warp, int(address), "a barrier")
+            barrier = mbarrier_at(warp, int(address), "a barrier", cluster)
             if barrier.home is not warp.home:
                 warp.home.cluster.homes[barrier.home.rank].reaches.append(
                     (warp, op, int(warp.cluster_arrivals.max()) + 1)
@@ -239,7 +253,7 @@ def _make_arrive(op: Op, plan: Plan[Block]) -> Apply[Block]:
                 _arrive_after(warp, barrier, mask, count)
                 continue
             clock = warp.knowledge.release(mask)
-            if relaxed or (barrier.home is not warp.home and not cluster):
+            if relaxed:
                 clock = clock.only_done()
             barrier.arrive(warp, count, bytes * count, clock)
         return ()

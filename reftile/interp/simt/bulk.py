@@ -125,9 +125,9 @@ def _load_box(
     barrier: int,
     multicast: int | None,
 ) -> None:
-    home, place = place_of(warp, destination, "the place of a box", described.size_bytes)
+    home, place = place_of(warp, destination, "the place of a box", described.size_bytes, True)
     _check_aligned(warp, described, place, start)
-    mbarrier = mbarrier_at(warp, barrier, "a barrier")
+    mbarrier = mbarrier_at(warp, barrier, "a barrier", True)
     homes = [home] if multicast is None else _destinations(warp, multicast)
     check_rights(warp, described.buffer, False)
     before = warp.knowledge.release(warp.mask)

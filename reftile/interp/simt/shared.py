@@ -59,16 +59,24 @@ def _make_map(op: Op, plan: Plan[Block]) -> Apply[Block]:
 
 
 def access_shared(
-    warp: Warp, addresses: Indices, size_bytes: int, lanes: Indices, writes: bool
+    warp: Warp,
+    addresses: Indices,
+    size_bytes: int,
+    lanes: Indices,
+    writes: bool,
+    cluster: bool = False,
 ) -> tuple[Home, Indices]:
-    """Check an access of each lane to `size_bytes` bytes, and give the block and the offsets."""
+    """Check an access of each lane to `size_bytes` bytes, and give the block and the offsets.
+
+    cluster: it may be to another block's memory.
+    """
     what = "an access"
     ranks = addresses >> RANK_SHIFT
     if (ranks != ranks[0]).any():
         warp.fault("simt.uniform", "one instruction reaches several blocks of the cluster")
     low, high = int(addresses.min()), int(addresses.max())
-    home, _ = place_of(warp, low, what, size_bytes)
-    place_of(warp, high, what, size_bytes)
+    home, _ = place_of(warp, low, what, size_bytes, cluster)
+    place_of(warp, high, what, size_bytes, cluster)
     misaligned = np.flatnonzero(addresses % size_bytes)
     if misaligned.size:
         at = int(misaligned[0])
@@ -173,13 +181,13 @@ def _scalar_type(value: Any) -> TileType:
 
 def _make_load(op: Op, plan: Plan[Block]) -> Apply[Block]:
     dtype = _scalar_type(op.results[0]).dtype
-    size = dtype.storage.itemsize
+    size, cluster = dtype.storage.itemsize, bool(op.attributes.get("cluster"))
 
     def apply(block: Block, values: list[Any]) -> Sequence[Any]:
         warp = warp_of(block)
         lanes = warp.lanes
         addresses = warp.each(values[0], "an address")[lanes]
-        home, offsets = access_shared(warp, addresses, size, lanes, False)
+        home, offsets = access_shared(warp, addresses, size, lanes, False, cluster)
         _count(warp, lanes, offsets, size)
         data, poison = read_units(home.shared, offsets, dtype)
         return (_spread(data, poison, lanes),)
@@ -206,13 +214,13 @@ def _count(warp: Warp, lanes: Indices, offsets: Indices, size: int) -> None:
 
 def _make_store(op: Op, plan: Plan[Block]) -> Apply[Block]:
     dtype = _scalar_type(op.operands[0]).dtype
-    size = dtype.storage.itemsize
+    size, cluster = dtype.storage.itemsize, bool(op.attributes.get("cluster"))
 
     def apply(block: Block, values: list[Any]) -> Sequence[Any]:
         warp = warp_of(block)
         lanes = warp.lanes
         addresses = warp.each(values[1], "an address")[lanes]
-        home, offsets = access_shared(warp, addresses, size, lanes, True)
+        home, offsets = access_shared(warp, addresses, size, lanes, True, cluster)
         _count(warp, lanes, offsets, size)
         tile: Tile = values[0]
         data = np.broadcast_to(tile.data, (LANES,))[lanes]
@@ -263,7 +271,8 @@ def _make_store_vector(op: Op, plan: Plan[Block]) -> Apply[Block]:
         addresses = warp.each(values[1], "an address")[lanes] + offset
         data, poison = _registers(values[0], first, count, lanes)
         if space != "global":
-            home, offsets = access_shared(warp, addresses, size * count, lanes, True)
+            cluster = space == "cluster"
+            home, offsets = access_shared(warp, addresses, size * count, lanes, True, cluster)
             _count(warp, lanes, offsets, size * count)
             buffer = home.shared
         else:
@@ -340,7 +349,8 @@ def _make_load_vector(op: Op, plan: Plan[Block]) -> Apply[Block]:
                 continue
             at = warp.each(addresses[place], "an address")[lanes] + offset
             if space != "global":
-                home, offsets = access_shared(warp, at, size * count, lanes, False)
+                cluster = space == "cluster"
+                home, offsets = access_shared(warp, at, size * count, lanes, False, cluster)
                 _count(warp, lanes, offsets, size * count)
                 buffer = home.shared
             else:

@@ -32,11 +32,12 @@ def threads(
     warps: int = 2,
     shared_bytes: int = 4096,
     target: str = "sm_90a",
+    more: str = "",
 ) -> Kernel:
     """A kernel of threads with constants `%c0` to `%c4`, who they are, and `return`."""
     head = (
         f'simt kernel @k({arguments}) attributes {{target = "{target}", warps = {warps}, '
-        f"shared_bytes = {shared_bytes}}} {{"
+        f"shared_bytes = {shared_bytes}{more}}} {{"
     )
     names = [f"%c{i} = constant {{value = {i}}} : tile<i32>" for i in range(5)]
     who = [
