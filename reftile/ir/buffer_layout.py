@@ -120,8 +120,7 @@ def buffer_alignment(type: BufferType) -> int:
     layout = _parsed(type)
     if layout.span_bytes:
         return 8 * layout.span_bytes
-    size = buffer_bytes(type)
-    return 128 if size >= 128 else 16 if size >= 16 else 8
+    return 128 if buffer_bytes(type) >= 16 else 8
 
 
 def place_bytes(type: BufferType | RingType) -> int:

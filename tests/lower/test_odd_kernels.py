@@ -306,3 +306,35 @@ def test_a_truth_value_is_no_parameter() -> None:
     text = text.replace(body, "%r = if %q : tile<16xf32> then { yield %a } otherwise { yield %a }")
     rule, hint = refusal(text)
     assert rule == "lower.unsupported" and "i32" in hint
+
+
+def test_bulk_copies_fill_small_buffers() -> None:
+    """A box lies at a multiple of 128 bytes, however few it has."""
+    vector = "tensor_view<8xi32, strides=[1]>"
+    text = f"""
+    pipe kernel @k(%x: tile<ptr<i32>>, %o: tile<ptr<i32>>) attributes {{target = "sm_90a", warps = 4}} {{
+      %zero = constant {{value = 0}} : tile<i32>
+      %one = constant {{value = 1}} : tile<i32>
+      %xt = make_tensor_view %x, [], [] : {vector}
+      %v = make_partition_view %xt : partition_view<tile=(4), {vector}>
+      %ot = make_tensor_view %o, [], [] : {vector}
+      %w = make_partition_view %ot : partition_view<tile=(4), {vector}>
+      %a = alloc_buffer : buffer<4xi32>
+      %b = alloc_buffer : buffer<4xi32>
+      %full = alloc_barrier : barrier<1, arrivals=1>
+      elected body {{
+        arrive_barrier %full, %zero {{bytes = 32}}
+        copy_in %v, [%zero], %a, barrier=%full, slot=%zero {{engine = bulk}}
+        copy_in %v, [%one], %b, barrier=%full, slot=%zero {{engine = bulk}}
+        yield
+      }}
+      %landed = wait_barrier %full, %zero, %zero : token
+      %y, %got_y = load_buffer %a, token=%landed : tile<4xi32>, token
+      %z, %got_z = load_buffer %b, token=%landed : tile<4xi32>, token
+      %t = store_view_tko %y, %w, [%one] {{ordering = weak}} : token
+      %u = store_view_tko %z, %w, [%zero] {{ordering = weak}} : token
+      return
+    }}
+    """  # noqa: E501
+    x = np.arange(8, dtype=np.int32)
+    agree(text, {"x": x, "o": np.zeros_like(x)}, np.roll(x, 4))
