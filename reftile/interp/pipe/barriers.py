@@ -114,12 +114,12 @@ class Phases:
 
 
 class Barriers:
-    """An array of barriers in one block."""
+    """An array of barriers in one block. scope: "cluster" if other blocks arrive."""
 
-    __slots__ = ("elements", "value")
+    __slots__ = ("elements", "scope", "value")
 
     def __init__(self, value: Value, type: BarrierType) -> None:
-        self.value = value
+        self.value, self.scope = value, type.scope
         self.elements = [Phases(type.arrivals) for _ in range(type.count)]
 
 

@@ -28,7 +28,7 @@ from reftile.interp.pipe.barriers import Barriers, Misuse, Phases
 from reftile.interp.pipe.flights import Flight, Landing
 from reftile.interp.pipe.machine import Agent, Home
 from reftile.interp.pipe.places import Place, read_place, touch_place, write_place
-from reftile.interp.pipe.tokens import Touch, token_of
+from reftile.interp.pipe.tokens import PipeToken, Touch, sets, token_of
 from reftile.interp.pipe.waits import element_of
 from reftile.interp.plan import Apply, Maker, Plan
 from reftile.interp.values import Array, Mask, Tile
@@ -171,12 +171,13 @@ def _make_copy_in(op: Op, plan: Plan[Block]) -> Apply[Block]:
         taken: list[Tile] = []
         flight.stages.append(lambda: taken.append(region.read(padding)))
         flight.token = order.completed(read)
+        known = before | agent.base
         for home in _destinations(agent, multicast):
             place = in_block(destination, home)
             write = order.record(agent, op, before, False, True, is_async=bulk, in_flight=True)
             touch_place(order, write, place)
             flight.token = flight.token | order.completed(write)
-            _add_landing(agent, flight, (home, place), taken, barriers, slot)
+            _add_landing(agent, flight, (home, place), taken, barriers, slot, known)
         flight.free_token = flight.token
         if not bulk:
             agent.thread_copies.open.append(flight)
@@ -208,12 +209,15 @@ def _add_landing(
     taken: list[Tile],
     barriers: Barriers | None,
     slot: Tile | None,
+    known: PipeToken,
 ) -> None:
-    """Let a copy write one destination, and credit its bytes there."""
+    """Let a copy write one destination, and credit its bytes there. known: before the copy."""
     home, place = destination
     shape, bytes = place.type.shape, place.type.size_bytes
     credits: list[tuple[Phases, Landing]] = []
+    across = False
     if barriers is not None:
+        across = barriers.scope == "cluster"
         at = element_of(agent, barriers.elements, slot, barriers.value.name, flight.op)
         landing = Landing(flight, home.landings)
         home.landings.add(landing)
@@ -225,9 +229,12 @@ def _add_landing(
         tile = taken[0]
         poison = None if tile.poison is None else tile.poison.reshape(shape)
         write_place(place, Tile(tile.data.reshape(shape), poison))
+        token = flight.token
+        if home is not agent.home and not across:
+            token = sets(token.done, token.shown & ~known.shown, token.fenced & ~known.fenced)
         for element, landing in credits:
             try:
-                element.credit(bytes, flight.token, landing)
+                element.credit(bytes, token, landing)
             except Misuse as misuse:
                 agent.misuse(misuse, flight.op)
 

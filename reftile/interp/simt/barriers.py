@@ -130,10 +130,14 @@ class Mbarrier:
         (self.local if warp.home is self.home else self.remote).join(clock)
         self.complete(warp)
 
-    def credit(self, flight: Flight, bytes: int, clock: Clock) -> None:
-        """Take bytes that a copy brought, which may complete the phase."""
+    def credit(self, flight: Flight, bytes: int, operation: int, before: Clock) -> None:
+        """Take bytes that a copy brought, which may complete the phase.
+
+        operation: of the copy. before: what its issuer knew.
+        """
         self.bytes_missing -= bytes
-        self.local.join(clock)
+        self.local.add_operation(operation)
+        (self.local if flight.warp.home is self.home else self.remote).join(before)
         self.coming.remove(flight)
         self.landed.append(flight)
         self.complete(flight.warp)

@@ -146,12 +146,16 @@ def _load_box(
     flight = Flight(warp, op, [])
     taken: list[Any] = []
     flight.stages.append(lambda: taken.append(_read_box(described, where, inside)))
-    after = before.copy()
-    after.add_operation(number)
     for target, landed in pairs:
         landed.coming.append(flight)
         target.landings[flight] = "wait for the phase that its bytes are credited to"
-        flight.stages.append(_landing(described, target, landed, places, taken, flight, after))
+
+        def land(target: Home = target, landed: Mbarrier = landed) -> None:
+            data, state = taken[0]
+            _write_shared(target, places, data, state, described.dtype)
+            landed.credit(flight, described.size_bytes, number, before)
+
+        flight.stages.append(land)
     warp.simt.fly(flight)
 
 
@@ -252,23 +256,6 @@ def _read_box(described: TensorMap, where: Indices, inside: Mask) -> Any:
         state = np.zeros(where.shape, np.uint8)
         state[inside] = buffer.state[where[inside]]
     return data, state
-
-
-def _landing(
-    described: TensorMap,
-    home: Home,
-    barrier: Mbarrier,
-    places: Indices,
-    taken: list[Any],
-    flight: Flight,
-    after: Clock,
-) -> Any:
-    def land() -> None:
-        data, state = taken[0]
-        _write_shared(home, places, data, state, described.dtype)
-        barrier.credit(flight, described.size_bytes, after)
-
-    return land
 
 
 def _write_shared(home: Home, places: Indices, data: Any, state: Any, dtype: DType) -> None:

@@ -149,6 +149,52 @@ def test_a_relaxed_handover_does_not_order_two_writes(options: dict[str, Any]) -
     assert np.all(result == 8)
 
 
+def brought_by_other(scope: str) -> Module:
+    """Each block writes to the other, then brings it a tile; the other waits for the tile."""
+    prologue = f"""{vector("a", 8, 4)}
+    {vector("o", 8, 4)}
+    %rank = cluster_rank : tile<i32>
+    %other = subi %one, %rank : tile<i32>
+    %mask = subi %two, %rank : tile<i32>
+    %b = alloc_buffer : buffer<4xi32>
+    %c = alloc_buffer : buffer<4xi32>
+    %full = alloc_barrier : barrier<1, arrivals=1{scope}>
+    cluster_arrive
+    %ready = cluster_wait : token"""
+    sender = """
+    %x = constant {value = 7} : tile<4xi32>
+    %w = store_buffer %x, %b, rank=%other : token
+    elected body {
+      copy_in %a_v, [%bx], %c, barrier=%full, slot=%zero, multicast=%mask, token=%w {engine = bulk}
+      yield
+    }"""
+    receiver = """
+    arrive_barrier %full, %zero {bytes = 16}
+    %told = wait_barrier %full, %zero, %zero : token
+    %y, %got = load_buffer %c, token=%told : tile<4xi32>, token
+    %z, %seen = load_buffer %b, token=%told : tile<4xi32>, token
+    %sum = addi %y, %z : tile<4xi32>
+    %u = store_view_tko %sum, %o_v, [%bx] {ordering = weak} : token"""
+    roles = role("sender", sender) + role("receiver", receiver)
+    end = "\ncluster_arrive\n%over = cluster_wait : token"
+    arguments = "%a: tile<ptr<i32>>, %o: tile<ptr<i32>>"
+    attributes = "warps = 8, cluster = [2, 1, 1]"
+    return program(arguments, prologue, roles + end, attributes=attributes)
+
+
+@pytest.mark.parametrize("options", SCHEDULES)
+def test_bytes_from_another_block_show_no_other_writes(options: dict[str, Any]) -> None:
+    a = np.arange(8, dtype=np.int32)
+    found = fails_in(brought_by_other(""), 2, [a, np.zeros_like(a)], **options)
+    assert found.rule == "pipe.race.unwritten" and "line 23" in found.message
+    found = in_threads(brought_by_other(""), 2, [a, np.zeros_like(a)], **options)
+    assert found.rule == "simt.race.relaxed" and "line 23" in found.message
+    for level in (Module.kernel, threads):
+        result = np.zeros_like(a)
+        interpret(level(brought_by_other(", scope=cluster")), 2, [a, result], **options)
+        assert np.array_equal(result, np.roll(a, 4) + 7)
+
+
 def example(case: Case) -> tuple[Kernel, list[Any]]:
     """An example as threads, and its arguments."""
     kernel = parse(read(case.name), f"{case.name}.tile").kernel()
