@@ -27,6 +27,11 @@ class Target:
     lanes: int = 32
     ptx_version: str = "8.6"
 
+    @property
+    def capability(self) -> int:
+        """The compute capability, ten times: 90 for sm_90a; 0 where the maker has none."""
+        return int(self.name[3:].rstrip("a")) if self.name.startswith("sm_") else 0
+
 
 TARGETS: dict[str, Target] = {
     t.name: t

@@ -90,7 +90,7 @@ def by_executor(name: str, dtype: str, operands: Sequence[Codes]) -> Codes:
     op = operation(name, dtype)
     size = operands[0].itemsize
     register, load = ("f", "f32") if size == 4 else ("h", "b16")
-    writer = Writer(Storage())
+    writer = Writer(Storage(), "sm_80")
     lines = ["mov.u32 r0, %tid.x; mov.u32 r1, %ctaid.x; mad.lo.u32 r0, r1, 256, r0;"]
     for i, operand in enumerate(op.operands):
         writer.held[operand] = Held([f"{register}{i}"])
@@ -277,4 +277,4 @@ def test_what_is_missing_is_refused(name: str, dtype: str, hint: str) -> None:
         lower(parse(text).kernel(), "sm_80")
     assert error.value.diagnosis.rule == "lower.ptx"
     assert error.value.diagnosis.hint == hint
-    assert f"`{name}` on these types" in error.value.diagnosis.message
+    assert f"`{name}` on {dtype} cannot be printed" in error.value.diagnosis.message

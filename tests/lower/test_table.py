@@ -21,11 +21,12 @@ from reftile.ir.enums import ENUMS
 from reftile.ir.expressions import evaluate as holds
 from reftile.ir.numbers import decode, encode
 from reftile.ir.ops import OPS
+from reftile.ir.targets import TARGETS
 from reftile.ir.types import TileType
 from reftile.ir.verify import bind_operation
 from reftile.lower.ptx import emit, table
 from reftile.lower.ptx.storage import Storage
-from reftile.lower.ptx.writer import Held, Writer
+from reftile.lower.ptx.writer import Held, Writer, packing
 from tests.interp.pure_cases import random_values
 from tests.ptx_machine.harness import compute, execute, kernel
 
@@ -40,8 +41,8 @@ APPROXIMATE = {
     "sqrt": 2.0**-21,
     "divf": 2.0**-21,
 }
-PAIR = "layout<2; register 2*(1)>"
 MOST_VARIANTS = 6
+NVIDIA = [name for name, target in TARGETS.items() if target.capability]
 
 
 def variables_of(definition: Definition) -> list[str]:
@@ -74,16 +75,24 @@ def instances(name: str) -> Iterator[tuple[dict[str, str], dict[str, object]]]:
             yield dict(zip(variables, types, strict=True)), attributes
 
 
-def spelled(name: str, types: dict[str, str], attributes: dict[str, object]) -> dict[str, object]:
-    return table.with_spellings(dict(types), OPS[name].definition, attributes)
+def spelled(
+    name: str, types: dict[str, str], attributes: dict[str, object], target: str
+) -> dict[str, object]:
+    return table.with_spellings(dict(types), OPS[name].definition, attributes, target)
+
+
+def targets_of(row: table.Row, types: dict[str, str], attributes: dict[str, object]) -> list[str]:
+    """The targets on which a form takes a row."""
+    found = {t: spelled(row.op, types, attributes, t) for t in NVIDIA}
+    return [t for t, names in found.items() if row in table.matching(row.op, names, row.pair)]
 
 
 def make(
     name: str, types: dict[str, str], attributes: dict[str, object], shape: tuple[int, ...]
 ) -> Op:
-    """An operation of these types on tiles of one shape."""
+    """An operation of these types on tiles of one shape; a few elements are of one thread."""
     definition = OPS[name].definition
-    layout = PAIR if shape == (2,) else ""
+    layout = f"layout<{shape[0]}; register {shape[0]}*(1)>" if shape in ((2,), (4,)) else ""
 
     def kind(port: object) -> TileType:
         text = str(port.pattern.element.text)  # type: ignore[attr-defined]
@@ -104,18 +113,24 @@ def is_legal(op: Op) -> bool:
     return all(holds(rule.check, names) for rule in op.definition.rules)
 
 
+def in_a_register(row: table.Row, types: dict[str, str]) -> int:
+    """How many elements of the result a row's test makes: those that share a register."""
+    (port,) = OPS[row.op].definition.results
+    text = str(port.pattern.element.text)  # type: ignore[union-attr]
+    return 32 // DTYPES[types.get(text, text)].bits if row.pair else 1
+
+
 def rows() -> list[table.Row]:
     return [row for group in table.rows().values() for row in group]
 
 
 @pytest.mark.parametrize("name", sorted(table.rows()))
 def test_rows_do_not_overlap(name: str) -> None:
-    for types, attributes in instances(name):
-        found = [
-            table.matching(name, spelled(name, types, attributes), pair) for pair in (False, True)
-        ]
-        for rows_of_kind in found:
-            assert len(rows_of_kind) <= 1, (types, attributes, rows_of_kind)
+    for (types, attributes), target in itertools.product(instances(name), NVIDIA):
+        names = spelled(name, types, attributes, target)
+        for pair in (False, True):
+            found = table.matching(name, names, pair)
+            assert len(found) <= 1, (types, attributes, target, found)
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda r: f"{r.op}: {r.when_text}")
@@ -135,8 +150,7 @@ def test_a_row_computes_what_its_record_means(row: table.Row) -> None:
     forms = [
         (types, attributes)
         for types, attributes in instances(row.op)
-        if row in table.matching(row.op, spelled(row.op, types, attributes), row.pair)
-        and is_legal(make(row.op, types, attributes, (32,)))
+        if targets_of(row, types, attributes) and is_legal(make(row.op, types, attributes, (32,)))
     ]
     assert forms, "no operation takes this row"
     for types, attributes in forms[:: max(1, len(forms) // MOST_VARIANTS)]:
@@ -147,7 +161,7 @@ def compare(
     row: table.Row, types: dict[str, str], attributes: dict[str, object], rng: np.random.Generator
 ) -> None:
     """Evaluate both sides on 32 lanes."""
-    count = 2 if row.pair else 1
+    count = in_a_register(row, types)
     meant = make(row.op, types, attributes, (32 * count,))
     values = [operand_values(meant, i, rng) for i in range(len(meant.operands))]
     (wanted,) = evaluate(meant, [Tile(v) for v in values])
@@ -156,8 +170,8 @@ def compare(
         if wanted.poison is None
         else np.broadcast_to(wanted.poison, 32 * count)
     )
-    op = make(row.op, types, attributes, (2,) if row.pair else ())
-    found = run_text(op, values, row.pair)
+    op = make(row.op, types, attributes, (count,) if row.pair else ())
+    found = run_text(op, values, count, targets_of(row, types, attributes)[0])
     kind = DTYPES[tile(op.results[0]).dtype.name]
     given, right = decode(found, kind)[~poison], np.asarray(wanted.data)[~poison]
     tolerance = (
@@ -167,6 +181,9 @@ def compare(
     )
     if tolerance is None:
         np.testing.assert_array_equal(given, right, err_msg=f"{row.text} {types} {attributes}")
+        if kind.kind == "float":
+            signs = np.signbit(given) == np.signbit(right)
+            assert np.all(signs | np.isnan(right)), f"{row.text} {types} {attributes}"
         return
     normal = np.isfinite(right) & (np.abs(right) > 2.0**-120) & (np.abs(right) < 2.0**120)
     np.testing.assert_allclose(given[normal], right[normal], rtol=tolerance, err_msg=row.text)
@@ -193,17 +210,20 @@ def tile(value: Value) -> TileType:
     return value.type
 
 
-def run_text(op: Op, values: list[np.ndarray], pair: bool) -> np.ndarray:
-    """Print one operation and run it in 32 lanes; return the encoded results."""
-    writer = Writer(Storage())
+def run_text(op: Op, values: list[np.ndarray], count: int, target: str) -> np.ndarray:
+    """Print one operation and run it in 32 lanes; return the encoded results.
+
+    count: elements of each lane, which share one register of the result.
+    """
+    writer = Writer(Storage(), target)
     inputs: dict[str, np.ndarray] = {}
     before: list[str] = []
     for i, (operand, elements) in enumerate(zip(op.operands, values, strict=True)):
         encoded = np.asarray(encode(elements, tile(operand).dtype))
         names: list[str] = []
-        for half in range(2 if pair else 1):
-            part = np.ascontiguousarray(encoded[half::2] if pair else encoded)
-            name = f"x{i}_{half}"
+        for k in range(count):
+            part = np.ascontiguousarray(encoded[k::count])
+            name = f"x{i}_{k}"
             names.append(name)
             if tile(operand).dtype.bits == 8:
                 # What else the register holds must not matter.
@@ -213,7 +233,8 @@ def run_text(op: Op, values: list[np.ndarray], pair: bool) -> np.ndarray:
                 before.append(f".reg .pred {name}; setp.ne.u32 {name}, {name}_raw, 0;")
             else:
                 inputs[name] = as_register(part, tile(operand))
-        writer.held[operand] = Held(names)
+        each = packing(operand)
+        writer.held[operand] = Held(writer.join(names, each), each)
     emit.emit_elementwise(writer, op)
     (register,) = writer.get(op.results[0]).elements
     kind = tile(op.results[0])
@@ -221,7 +242,7 @@ def run_text(op: Op, values: list[np.ndarray], pair: bool) -> np.ndarray:
     if kind.dtype.name == "i1":
         body += f"\nmov.pred y, {register};"
         return compute(body, inputs, {"y": bool})["y"].astype(kind.dtype.storage)
-    register_kind = "b32" if pair else table.register_kind(kind.element)
+    register_kind = "b32" if count > 1 else table.register_kind(kind.element)
     number = {
         "f32": np.float32,
         "f64": np.float64,
@@ -231,7 +252,7 @@ def run_text(op: Op, values: list[np.ndarray], pair: bool) -> np.ndarray:
     }
     body += f"\nmov.{register_kind} y, {register};"
     found = compute(body, inputs, {"y": number[register_kind]})["y"]
-    if kind.dtype.bits == 8 and not pair:
+    if kind.dtype.bits == 8 and count == 1:
         return found.astype(np.uint8).view(kind.dtype.storage)
     return np.ascontiguousarray(found).view(kind.dtype.storage)
 
@@ -248,12 +269,12 @@ def test_a_wrong_row_is_noticed() -> None:
     types = {"T": "f32"}
     op = make("addf", types, {"rounding": "nearest_even", "flush_to_zero": False}, ())
     ones = np.ones(32, np.float32)
-    assert np.all(decode(run_text(op, [ones, ones], False), DTYPES["f32"]) == 2)
+    assert np.all(decode(run_text(op, [ones, ones], 1, "sm_80"), DTYPES["f32"]) == 2)
     original = table.rows
     try:
         table.rows = lambda: {"addf": (wrong,)}  # type: ignore[assignment]
         table.instruction_of_form.cache_clear()
-        assert np.all(decode(run_text(op, [ones, ones], False), DTYPES["f32"]) == 0)
+        assert np.all(decode(run_text(op, [ones, ones], 1, "sm_80"), DTYPES["f32"]) == 0)
     finally:
         table.rows = original
         table.instruction_of_form.cache_clear()
@@ -282,7 +303,7 @@ def numbers_for(name: str) -> np.ndarray:
 def test_a_function_keeps_to_its_class(name: str) -> None:
     x = numbers_for(name)
     op = make(name, {"T": "f32"}, {"rounding": "full"} if name in ("exp", "tanh") else {}, ())
-    writer = Writer(Storage())
+    writer = Writer(Storage(), "sm_80")
     writer.held[op.operands[0]] = Held(["f0"])
     emit.emit_elementwise(writer, op)
     (result,) = writer.get(op.results[0]).elements

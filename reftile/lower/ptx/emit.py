@@ -17,9 +17,10 @@ from reftile.ir.core import Block, Kernel, Op, Value
 from reftile.ir.diagnostics import fail
 from reftile.ir.targets import TARGETS
 from reftile.ir.types import PointerType, TensorMapType, TileType
-from reftile.lower.functions.library import BY_WAY_OF_F32, body_of
+from reftile.lower.functions.library import body_of
 from reftile.lower.ptx.memory import MEMORY
 from reftile.lower.ptx.products import PRODUCTS
+from reftile.lower.ptx.refusals import refusal
 from reftile.lower.ptx.shapes import SHAPES, emit_reduce
 from reftile.lower.ptx.storage import assign_storage
 from reftile.lower.ptx.table import instruction, register_kind
@@ -40,13 +41,14 @@ LARGEST_PREDICATED = 8
 
 def emit_ptx(kernel: Kernel) -> str:
     """Return the text of a module with the kernel as its entry."""
-    return _emit(Writer(assign_storage(kernel)), kernel)
+    return _emit(Writer(assign_storage(kernel), str(kernel.attributes["target"])), kernel)
 
 
 def instructions_of(kernel: Kernel) -> list[tuple[Op, list[str]]]:
     """The instructions that each operation of a `simt` kernel becomes, those inside it apart."""
     origins: list[tuple[Op, int, int]] = []
-    writer = Writer(assign_storage(kernel), origins=origins)
+    target = str(kernel.attributes["target"])
+    writer = Writer(assign_storage(kernel), target, origins=origins)
     _emit(writer, kernel)
     taken = [False] * len(writer.lines)
     found: list[tuple[Op, list[str]]] = []
@@ -63,8 +65,8 @@ def _emit(writer: Writer, kernel: Kernel) -> str:
     _block(writer, kernel.body.block)
     return "\n".join(
         (
-            f".version {TARGETS[str(kernel.attributes['target'])].ptx_version}",
-            f".target {kernel.attributes['target']}",
+            f".version {TARGETS[writer.target].ptx_version}",
+            f".target {writer.target}",
             ".address_size 64",
             ".extern .shared .align 1024 .b8 shared_memory[];",
             "",
@@ -152,12 +154,12 @@ def emit_elementwise(writer: Writer, op: Op) -> None:
         return
     result = op.results[0]
     form = form_of(result)
-    found = instruction(op, form.each == 2)
+    may_pair = form.each == 2 or writer.bits_of(result) == 8
+    found = instruction(op, may_pair, writer.target)
     if found is None:
         body = body_of(op)
         if body is None:
-            hint = "compute in f32" if op.name in BY_WAY_OF_F32 else ""
-            raise writer.unsupported(result, f"`{op.name}` on these types", hint)
+            raise refusal(op, may_pair, writer.target)
         _expand(writer, op, body)
         return
     operands = [
@@ -165,21 +167,22 @@ def emit_elementwise(writer: Writer, op: Op) -> None:
         writer.in_registers(writer.single(v), "b16") if is_half else writer.single(v)
         for v, is_half in zip(op.operands, found.halves, strict=True)
     ]
-    is_whole = form.each == 1 or found.pair
-    targets = writer.result(result) if is_whole else writer.group("b16", form.count, result.name)
+    # One of 8 bits alone is a pair of itself: what is above it says nothing.
+    given = 2 if found.pair and form.each > 1 else 1
+    is_whole = form.each == given
+    count = form.count // given
+    targets = writer.result(result) if is_whole else writer.group("b16", count, result.name)
     fields: dict[str, str] = {}
     for i, target in enumerate(targets):
         for name, kind in found.temporaries:
             fields[name] = writer.register(kind, "t")
         for port, elements in zip(found.ports, operands, strict=True):
-            if found.pair:
-                fields[f"{port}_0"], fields[f"{port}_1"] = elements[2 * i], elements[2 * i + 1]
-            else:
-                fields[port] = elements[i]
+            fields[port] = fields[f"{port}_0"] = elements[given * i]
+            fields[f"{port}_1"] = elements[given * i + given - 1]
         fields["result"] = target
         writer.line(found.text.format_map(fields))
     if not is_whole:
-        writer.hold(result, targets)
+        writer.hold(result, targets, given)
 
 
 def _expand(writer: Writer, op: Op, body: Block) -> None:

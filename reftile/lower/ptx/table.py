@@ -1,7 +1,7 @@
 """The table of elementwise instructions: which row an operation takes, and its text.
 
 `instructions.toml` holds the rows. Two rows that could both take an operation are a fault of the
-table, which `choose` reports and tests look for over all types and attributes.
+table, which `choose` reports and tests look for over all types, attributes and targets.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from reftile.ir.define import Definition
 from reftile.ir.diagnostics import Bug
 from reftile.ir.dtypes import DTYPES, DType
 from reftile.ir.expressions import compile_expression, evaluate
+from reftile.ir.targets import TARGETS
 from reftile.ir.types import Element, PointerType, TileType
 
 _ROUNDINGS = {"nearest_even": "rn", "zero": "rz", "negative_inf": "rm", "positive_inf": "rp"}
@@ -79,15 +80,16 @@ def _variables(definition: Definition, elements: Sequence[Element | None]) -> di
 
 
 def with_spellings(
-    names: dict[str, object], definition: Definition, attributes: dict[str, Any]
+    names: dict[str, object], definition: Definition, attributes: dict[str, Any], target: str
 ) -> dict[str, object]:
-    """Add attributes with their defaults, and how PTX spells them."""
+    """Add attributes with their defaults, how PTX spells them, and what the target can do."""
     for spec in definition.attributes:
         names[spec.name] = attributes.get(spec.name, spec.default)
     names["ftz"] = ".ftz" if names.get("flush_to_zero") else ""
     names["rnd"] = _ROUNDINGS.get(str(names.get("rounding")), "")
     names["whole"] = _WHOLE.get(str(names.get("rounding")), "")
     names["cmp"] = _COMPARISONS.get(str(names.get("predicate")), "")
+    names["sm"] = TARGETS[target].capability
     names["s"] = "u" if names.get("signedness") == "unsigned" else "s"
     for variable, letter in (("T", "w"), ("I", "v"), ("J", "u")):
         if variable in names:
@@ -103,7 +105,7 @@ def matching(name: str, names: dict[str, object], pair: bool) -> list[Row]:
 def choose(name: str, names: dict[str, object], pair: bool) -> Row | None:
     """The row that an operation takes, or None if there is none.
 
-    pair: results share registers by twos; a row for two at once goes first.
+    pair: two results at once may be asked for; a row that gives them goes first.
 
     Raises:
         Bug: rows overlap.
@@ -136,15 +138,21 @@ _TEMPORARIES = (
 ).split()
 
 
-def instruction(op: Op, pair: bool) -> Instruction | None:
+def instruction(op: Op, pair: bool, target: str) -> Instruction | None:
     """The instructions that an operation takes, or None if the table has none. See `choose`."""
-    elements = tuple(
+    return instruction_of_form(
+        type(op), elements_of(op), tuple(op.attributes.items()), pair, target
+    )
+
+
+def elements_of(op: Op) -> tuple[Element | None, ...]:
+    """The element types of operands and results; None for what is no tile."""
+    return tuple(
         [
             v.type.element if isinstance(v, Value) and isinstance(v.type, TileType) else None
             for v in (*op.arguments, *op.results)
         ]
     )
-    return instruction_of_form(type(op), elements, tuple(op.attributes.items()), pair)
 
 
 @lru_cache(maxsize=1024)
@@ -153,10 +161,11 @@ def instruction_of_form(
     elements: tuple[Element | None, ...],
     attributes: tuple[tuple[str, Attribute], ...],
     pair: bool,
+    target: str,
 ) -> Instruction | None:
     """As `instruction`, of the elements of operands and results: kept, because forms come again."""
     definition = cls.definition
-    names = with_spellings(_variables(definition, elements), definition, dict(attributes))
+    names = with_spellings(_variables(definition, elements), definition, dict(attributes), target)
     row = choose(cls.name, names, pair)
     if row is None:
         return None

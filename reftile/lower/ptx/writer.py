@@ -109,9 +109,10 @@ def tile_of(value: Value) -> TileType:
 
 @dataclass(slots=True)
 class Writer:
-    """Collects the text of one kernel."""
+    """Collects the text of one kernel for a target."""
 
     storage: Storage
+    target: str
     lines: list[str] = field(default_factory=list[str])
     registers: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     held: dict[Value, Held] = field(default_factory=dict[Value, Held])
@@ -239,11 +240,11 @@ class Writer:
             parts += [half, above]
         return parts
 
-    def join(self, parts: Sequence[str], each: int) -> list[str]:
-        """Put single elements into registers of 32 bits."""
-        if each == 1:
+    def join(self, parts: Sequence[str], each: int, given: int = 1) -> list[str]:
+        """Put elements into registers of `each`; a part has one, or `given`, the lowest first."""
+        if each == given:
             return list(parts)
-        if each == 4:
+        if each == 4 and given == 1:
             halves: list[str] = []
             for low, high in zip(parts[::2], parts[1::2], strict=True):
                 one, other = self.register("b16", "low"), self.register("b16", "high")
@@ -259,9 +260,9 @@ class Writer:
             found.append(unit)
         return found
 
-    def hold(self, value: Value, parts: Sequence[str]) -> None:
-        """Let a value be these single elements."""
-        found = self.join(parts, packing(value))
+    def hold(self, value: Value, parts: Sequence[str], given: int = 1) -> None:
+        """Let a value be these elements, one or `given` in each part."""
+        found = self.join(parts, packing(value), given)
         if not self.has_storage(value):
             self.held[value] = Held(found, packing(value))
             return
@@ -330,11 +331,11 @@ class Writer:
         kind = kind_of(target)
         return [(kind, t, s) for t, s in zip(into, self.elements(source), strict=True)]
 
-    def unsupported(self, value: Value, what: str, hint: str = "") -> ReftileError:
+    def unsupported(self, value: Value, what: str) -> ReftileError:
         """The error for a value that cannot be held or computed."""
         span = value.owner.span if isinstance(value.owner, Op) else NOWHERE
         kind = tile_of(value)
-        return fail("lower.ptx", f"{what} ({kind}) cannot be printed as PTX yet", span, hint)
+        return fail("lower.ptx", f"{what} ({kind}) cannot be printed as PTX yet", span)
 
 
 def immediates(dense: Dense, elements: Sequence[int], each: int) -> list[str]:
