@@ -280,6 +280,35 @@ def test_a_wrong_row_is_noticed() -> None:
         table.instruction_of_form.cache_clear()
 
 
+def near_ties(kind: str, rng: np.random.Generator) -> np.ndarray:
+    """Numbers half way between two of bf16, and what is next to them."""
+    half = 2 * rng.integers(1 << 7, 1 << 8, 32) + 1  # of 9 bits
+    if kind == "f64":
+        near = np.nextafter(half.astype(np.float64), half + rng.integers(-1, 2, 32))
+        sign = rng.choice([-1.0, 1.0], 32)
+        return sign * near * 2.0 ** rng.integers(-142, 120, 32)  # subnormal numbers of bf16 too
+    bits = DTYPES[kind].bits
+    near = (half << rng.integers(1, bits - 10, 32)) + rng.integers(-1, 2, 32)
+    return (near * rng.choice([-1, 1], 32)).astype(DTYPES[kind].carrier)
+
+
+@pytest.mark.parametrize("rounding", ["nearest_even", "zero"])
+@pytest.mark.parametrize("kind", ["f64", "i32", "i64"])
+def test_what_becomes_bf16_is_rounded_once(kind: str, rounding: str) -> None:
+    rng = np.random.default_rng(0)
+    name, types = (
+        ("ftof", {"T": kind, "U": "bf16"}) if kind == "f64" else ("itof", {"I": kind, "T": "bf16"})
+    )
+    attributes: dict[str, object] = {"rounding": rounding}
+    if name == "itof":
+        attributes["signedness"] = "signed"
+    for _ in range(8):
+        values = near_ties(kind, rng)
+        (wanted,) = evaluate(make(name, types, attributes, (32,)), [Tile(values)])
+        found = run_text(make(name, types, attributes, ()), [values], 1, "sm_80")
+        assert np.array_equal(decode(found, DTYPES["bf16"]), np.asarray(wanted.data))
+
+
 # Functions of many instructions, held to their class on many numbers
 
 UNITS = {"exp": 2, "log": 3, "log2": 3, "tanh": 5}
