@@ -129,14 +129,24 @@ def by_bits(steps: list[int]) -> Table:
 
 
 def _is_consistent(plan: _Plan, chosen: Table, bits: int) -> bool:
-    """True if among the first lanes no lane is asked for two registers in one round."""
+    """True if among the first lanes each asks one that depends on it linearly, for one register."""
     registers, lanes = plan.tables
     first = np.arange(1 << bits)
     for k in range(len(registers)):
         target = chosen[first] ^ k
+        senders = lanes[target, first]
         asked: dict[int, int] = {}
-        for n, register in zip(first, target, strict=True):
-            sender, sent = int(lanes[register, n]), int(registers[register, n])
+        for sender, sent in zip(senders.tolist(), registers[target, first].tolist(), strict=True):
             if asked.setdefault(sender, sent) != sent:
                 return False
+        if not _is_linear(senders, bits):
+            return False
     return True
+
+
+def _is_linear(numbers: Table, bits: int) -> bool:
+    """True if numbers are the first xor one more for each bit of their position."""
+    halves = (1 << i for i in range(bits))
+    return all(
+        np.array_equal(numbers[n : 2 * n], numbers[:n] ^ numbers[n] ^ numbers[0]) for n in halves
+    )

@@ -671,11 +671,15 @@ class _State:
         return False
 
     def _group(self, value: Key) -> dict[Key, None] | None:
-        """All values that rigid facts tie to one; None if a demand or an offer is among them."""
+        """All values that rigid facts tie to one.
+
+        None if a demand or an offer is among them, or a value that nothing fits.
+        """
         found: dict[Key, None] = {value: None}
         waiting = [value]
         for current in waiting:
-            if isinstance(self.sources[current][0], (Demand, Offer)):
+            source = self.sources.get(current)
+            if source is None or isinstance(source[0], (Demand, Offer)):
                 return None
             for edge in self.problem.rigid.get(current, ()):
                 for other in (edge.source, edge.result):

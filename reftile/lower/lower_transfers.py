@@ -147,6 +147,8 @@ def lower_store(context: Context, op: Op) -> None:
     tile = context.scalar(op.tile)
     remote = op.rank is not None
     if kind.size == 1:
+        if kind.shape:
+            tile = context.value(ops.Reshape, (tile,), TileType((), kind.element), "scalar")
         _store_scalar(context, tile, context.number(address), remote)
     else:
         store_fragment(context, tile, kind, place.type, address, remote)
@@ -306,9 +308,10 @@ def lower_load(context: Context, op: Op) -> None:
     remote = op.rank is not None
     name = op.result.name
     if kind.size == 1:
-        found = context.value(
-            ops.LoadShared, (context.number(address),), kind, name, cluster=remote or None
-        )
+        scalar, at = TileType((), kind.element), context.number(address)
+        found = context.value(ops.LoadShared, (at,), scalar, name, cluster=remote or None)
+        if kind.shape:
+            found = context.value(ops.Reshape, (found,), kind, name)
     else:
         found = load_fragment(context, kind, name, place.type, address, remote)
     context.values[op.result] = found

@@ -68,8 +68,19 @@ def test_shapes_that_do_not_fit_are_refused_with_a_hint() -> None:
       %one = constant {value = 1} : tile<i32>
       %r = extract %a, [%zero, %one] : tile<3x10xf32>
     """
+    view = "tensor_view<10xf32, strides=[1]>"
+    tied = f"""
+      %one = constant {{value = 1}} : tile<i32>
+      %c = constant {{value = 1.0}} : tile<20xf32>
+      %e = extract %c, [%one] : tile<10xf32>
+      %r = reshape %e : tile<2x5xf32>
+      %et = make_tensor_view %x, [], [] : {view}
+      %ev = make_partition_view %et : partition_view<tile=(10), {view}>
+      %put = store_view_tko %e, %ev, [%zero] {{ordering = weak}} : token
+    """
     for text in (
         reshaped,
+        one_tile("2x5xf32", "2x5xf32", tied, 2),
         one_tile("6x20xf32", "4x30xf32", known, 3),
         one_tile("6x20xf32", "3x10xf32", part, 3),
     ):
@@ -140,6 +151,22 @@ def test_a_branch_gives_a_known_tile() -> None:
     x = np.arange(64, dtype=np.int32)
     text = one_tile("64xi32", "64xi32", body, 2)
     agree(text, {"x": x, "o": np.zeros_like(x)}, (x < 9).astype(np.int32))
+
+
+def test_lanes_whose_senders_are_not_linear_go_through_memory() -> None:
+    body = """
+      %one = constant {value = 1} : tile<i32>
+      %b = mulhii %a, %a : tile<48x8xi32>
+      %none = constant {value = 0} : tile<48x8xi32>
+      %p, %q = for %zero, %one, %one, [%a, %b] : tile<48x8xi32>, tile<48x8xi32> body(
+          %i: tile<i32>, %c: tile<48x8xi32>, %d: tile<48x8xi32>) {
+        continue %none, %c
+      }
+      %r = reshape %q : tile<8x48xi32>
+    """
+    text = one_tile("48x8xi32", "8x48xi32", body, 8, "sm_89")
+    x = np.arange(384, dtype=np.int32).reshape(48, 8)
+    agree(text, {"x": x, "o": np.zeros((8, 48), np.int32)}, x.reshape(8, 48))
 
 
 # Numbers
@@ -230,6 +257,19 @@ def test_one_element_is_stored_once_and_loaded_by_all(dtype: str, kind: type, wa
     text = one_tile(f"1x1x{dtype}", f"16x16x{dtype}", repeated, warps)
     arguments = {"x": x[:1, None].copy(), "o": np.zeros((16, 16), kind)}
     agree(text, arguments, np.full((16, 16), 10, kind))
+
+
+@pytest.mark.parametrize("tile", ["1xf32", "1x1xf64", "1x1xi8"])
+@pytest.mark.parametrize("warps", [1, 4])
+def test_one_element_passes_through_a_buffer(tile: str, warps: int) -> None:
+    kind = {"f32": np.float32, "f64": np.float64, "i8": np.int8}[tile.split("x")[-1]]
+    body = f"""
+      %b = alloc_buffer : buffer<{tile}>
+      %put = store_buffer %a, %b, token=%read : token
+      %r, %got = load_buffer %b, token=%put : tile<{tile}>, token
+    """
+    x = np.full((1,) * tile.count("x"), 7, kind)
+    agree(one_tile(tile, tile, body, warps), {"x": x, "o": np.zeros_like(x)}, x)
 
 
 # Rows of buffers that are no power of two apart
