@@ -59,6 +59,14 @@ ROTATED = f"""%q, %unread, %r = for %zero, %n, %one, [%a, %a, %a] : {THREE} {{
     continue %d, %d, %b
   }}"""
 
+NESTED = """%none = constant {value = 0} : tile<32xi32>
+  %r = for %zero, %n, %one, [%a] : tile<32xi32> body(%i: tile<i32>, %b: tile<32xi32>) {
+    %c = for %zero, %n, %one, [%none] : tile<32xi32> body(%j: tile<i32>, %d: tile<32xi32>) {
+      continue %b
+    }
+    continue %c
+  }"""
+
 
 @pytest.mark.parametrize("times", [0, 1, 3])
 @pytest.mark.parametrize(
@@ -69,8 +77,9 @@ ROTATED = f"""%q, %unread, %r = for %zero, %n, %one, [%a, %a, %a] : {THREE} {{
         BRANCH,
         FOREVER,
         ROTATED,
+        NESTED,
     ],
-    ids=["read first", "unread first", "branch", "forever", "rotated"],
+    ids=["read first", "unread first", "branch", "forever", "rotated", "nested"],
 )
 def test_what_nobody_reads_does_no_harm(body: str, times: int) -> None:
     kernel = parse(KERNEL.format(body=body, settings='{target = "sm_80", warps = 1}')).kernel()

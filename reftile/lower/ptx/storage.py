@@ -67,6 +67,7 @@ class _Assigner:
         self.lend(all_ops)
         for op in all_ops:
             self.products(op)
+            self.counted(op)
         for op in all_ops:
             if op.regions:
                 self.control(op)
@@ -149,6 +150,12 @@ class _Assigner:
             for pending, value in zip(op.pending, op.values, strict=True):
                 self.join(pending, value)
 
+    def counted(self, op: Op) -> None:
+        """What a counted loop carries is its result. Known before anything else may share."""
+        if isinstance(op, ops.For):
+            for argument, result in zip(op.body.block.arguments[1:], op.results, strict=True):
+                self.join(argument, result)
+
     def control(self, op: Op) -> None:
         if isinstance(op, (ops.For, ops.Loop)):
             self.loop(op)
@@ -165,9 +172,6 @@ class _Assigner:
         init = op.init
         block = op.body.block
         carried = block.arguments[len(block.arguments) - len(init) :]
-        if isinstance(op, ops.For):
-            for argument, result in zip(carried, op.results, strict=True):
-                self.join(argument, result)
         for argument, value in zip(carried, init, strict=True):
             if isinstance(argument.type, PendingType):
                 self.join(argument, value)
