@@ -78,7 +78,8 @@ def _table(layout: Layout, warp: int) -> Table:
 def rounds(places: tuple[Table, Table]) -> Table | None:
     """C, the register that lane l receives in round k, xor k, for each lane; None if none is found.
 
-    A lane is asked for one register in each round. places: as of `source_places`.
+    A lane is asked for one register in each round, by lanes whose numbers give its own linearly.
+    places: as of `source_places`.
     """
     return _rounds(_Plan(places))
 
