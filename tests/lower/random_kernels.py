@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-
 from reftile.conformance.fuzz.reduce import reduce_kernel
+
 from reftile.interp.launch import interpret
 from reftile.ir.core import Kernel
 from reftile.ir.diagnostics import ReftileError
