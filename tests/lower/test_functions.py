@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from reftile.conformance.limits import limit_for
 from reftile.conformance.oracle.answer import Call
+from reftile.conformance.oracle.floats import FLOAT_ORACLES
 from reftile.conformance.oracle.functions import FUNCTION_ORACLES
 
 from reftile.interp.launch import interpret
@@ -42,22 +43,43 @@ EDGES = [FAR, 2.0**-13, 2.0**-25, 0.85, 0.8, 4.0, 88.72284, 89.41599, -17.328680
 EDGES += [-0.25, 0.5, 105615.0, 1.5707964, 3.1415927, 0.7853982, 33.0, 16367173.0 * 2.0**72]
 
 
+TWO = ("atan2", "fpowi", "pow", "remf")
+"""Functions of two operands."""
+
+
+def dtypes_of(name: str, dtype: str) -> list[str]:
+    if name == "fpowi":
+        return [dtype, "i32" if dtype == "f32" else "i16"]
+    return [dtype] * (2 if name in TWO else 1)
+
+
 def operation(name: str, dtype: str) -> Op:
-    kind = scalar(DTYPES[dtype])
+    kinds = [scalar(DTYPES[d]) for d in dtypes_of(name, dtype)]
     ports = OPS[name].definition.operands
-    return OPS[name](tuple(Value(kind, p.name) for p in ports), (kind,), {})
+    return OPS[name](tuple(map(Value, kinds, (p.name for p in ports))), (kinds[0],), {})
 
 
 def run_body(block: Block, values: dict[Value, np.ndarray]) -> list[np.ndarray]:
-    """Evaluate a body by the records of its operations; both ways of a branch, then choose."""
+    """Evaluate a body by the records of its operations, for many elements at once.
+
+    Both ways of a branch are gone, and a loop as often as any element does; then it is chosen.
+    """
     for op in block.ops:
-        if op.name == "yield":
+        if op.name in ("yield", "continue"):
             return [values[v] for v in op.operands]
         if op.name == "if":
             ways = [run_body(region.block, values) for region in op.regions]
             condition = values[op.operands[0]].astype(bool)
             for result, then, otherwise in zip(op.results, *ways, strict=True):
                 values[result] = np.where(condition, then, otherwise)
+            continue
+        if op.name == "for":
+            _, count, _, carried = (values[v] for v in op.operands)
+            (region,) = op.regions
+            for i in range(max(count.max(), 0)):
+                (new,) = run_body(region.block, values | {region.block.arguments[1]: carried})
+                carried = np.where(i < count, new, carried)
+            values[op.results[0]] = carried
             continue
         (tile,) = evaluate(op, [Tile(values[v]) for v in op.operands])
         values[op.results[0]] = np.asarray(tile.data)
@@ -70,15 +92,20 @@ def test_a_body_keeps_to_the_records(name: str, dtype: str) -> None:
     body = body_of(operation(name, dtype))
     assert body is not None
     for op in body.walk():
-        if op.name not in ("if", "yield"):
+        if not op.regions and op.name not in ("yield", "continue"):
             assert is_legal(op), op
+
+
+def decoded(codes: Codes, dtype: str) -> np.ndarray:
+    kind = DTYPES[dtype]
+    return np.asarray(decode(codes.view(kind.storage), kind))
 
 
 def by_interpreter(name: str, dtype: str, operands: Sequence[Codes]) -> Codes:
     body = body_of(operation(name, dtype))
     assert body is not None
     kind = DTYPES[dtype]
-    given = [np.asarray(decode(x.view(kind.storage), kind)) for x in operands]
+    given = [decoded(x, d) for x, d in zip(operands, dtypes_of(name, dtype), strict=True)]
     (found,) = run_body(body, dict(zip(body.arguments, given, strict=True)))
     return np.broadcast_to(np.asarray(encode(found, kind)), operands[0].shape).view(
         operands[0].dtype
@@ -93,9 +120,11 @@ def by_executor(name: str, dtype: str, operands: Sequence[Codes]) -> Codes:
     writer = Writer(Storage(), "sm_80")
     lines = ["mov.u32 r0, %tid.x; mov.u32 r1, %ctaid.x; mad.lo.u32 r0, r1, 256, r0;"]
     for i, operand in enumerate(op.operands):
-        writer.held[operand] = Held([f"{register}{i}"])
+        whole = "h" if size == 2 else "r1"
+        stem = register if dtypes_of(name, dtype)[i] == dtype else whole
+        writer.held[operand] = Held([f"{stem}{i}"])
         lines.append(f"ld.param.u64 d0, [p_{i}]; mad.wide.u32 d0, r0, {size}, d0;")
-        lines.append(f"ld.global.{load} {register}{i}, [d0];")
+        lines.append(f"ld.global.b{8 * size} {stem}{i}, [d0];")
     emit.emit_elementwise(writer, op)
     result = writer.one(op.results[0])
     lines = [*writer.declarations(), *lines, *writer.lines]
@@ -109,16 +138,17 @@ def by_executor(name: str, dtype: str, operands: Sequence[Codes]) -> Codes:
 
 def judge(name: str, dtype: str, operands: Sequence[Codes], found: Codes) -> None:
     codes = [x.astype(np.uint64) for x in operands]
-    call = Call(name, codes, [dtype] * len(codes), [dtype])
+    dtypes = dtypes_of(name, dtype)
+    call = Call(name, codes, dtypes, [dtype])
     definition = OPS[name].definition
     names = tuple(p.name for p in definition.operands)
     call.limit = limit_for(definition.accuracy, call, names, None)
-    wrong = np.flatnonzero(FUNCTION_ORACLES[name](call).wrong(found.astype(np.uint64)))
+    oracle = {**FLOAT_ORACLES, **FUNCTION_ORACLES}[name]
+    wrong = np.flatnonzero(oracle(call).wrong(found.astype(np.uint64)))
     if wrong.size:
-        i = wrong[0]
-        kind = DTYPES[dtype]
-        given = [decode(x[i : i + 1].view(kind.storage), kind) for x in operands]
-        got = decode(found[i : i + 1].view(kind.storage), kind)
+        i = slice(wrong[0], wrong[0] + 1)
+        given = [decoded(x[i], d) for x, d in zip(operands, dtypes, strict=True)]
+        got = decoded(found[i], dtype)
         raise AssertionError(f"{wrong.size} of {found.size}: {name} of {given} is not {got}")
 
 
@@ -142,7 +172,7 @@ def singles(count: int, seed: int = 0) -> Codes:
 
 
 def pairs(name: str, count: int) -> tuple[Codes, Codes]:
-    """Operands of `pow` and `atan2`: all pairs of special numbers, and powers within range."""
+    """Two operands: all pairs of special numbers, any others, and what the function is made for."""
     rng = np.random.default_rng(1)
     special = np.array(SPECIAL, np.float32)
     x, y = (g.reshape(-1) for g in np.meshgrid(special, special))
@@ -153,35 +183,45 @@ def pairs(name: str, count: int) -> tuple[Codes, Codes]:
         exponent = rng.uniform(-152, 130, part) / np.log2(base.astype(float))
         exponent = exponent.astype(np.float32)
     whole = rng.integers(-30, 30, (2, part)).astype(np.float32)
-    x = np.concatenate([x, bits[:part], base, whole[0]])
-    y = np.concatenate([y, bits[part:], exponent, whole[1]])
-    if name == "atan2":
-        y[-part:] = x[-part:] * (1 + rng.normal(size=part) * 2.0**-12)
-    return np.resize(x, count).view(np.uint32), np.resize(y, count).view(np.uint32)
+    x = np.resize(np.concatenate([x, bits[:part], base, whole[0]]), count)
+    y = np.resize(np.concatenate([y, bits[part:], exponent, whole[1]]), count)
+    if name in ("atan2", "remf"):  # Near each other, or a multiple.
+        factor = 1.0 if name == "atan2" else rng.integers(1, 1 << 20, part)
+        y[-part:] = x[-part:] / factor * (1 + rng.normal(size=part) * 2.0**-12)
+    if name == "fpowi":
+        with np.errstate(all="ignore"):
+            y = np.where(np.abs(y) < 2.0**31, y, y.view(np.int32)).astype(np.int32)
+        y[:40] = np.repeat(np.array([0, 1, -1, 2**31 - 1, -(2**31)], np.int32), 8)
+        y[40:80] = 2**24 + 1
+        x[40:80] = -1 - np.arange(-20, 20, dtype=np.float32) * np.float32(2.0**-23)
+    return x.view(np.uint32), y.view(np.uint32)
 
 
 def operands_for(name: str, count: int) -> tuple[Codes, ...]:
-    return pairs(name, count) if name in ("pow", "atan2") else (singles(count),)
+    return pairs(name, count) if name in TWO else (singles(count),)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_body_keeps_to_its_class(name: str) -> None:
-    operands = operands_for(name, 6000 if name in ("pow", "atan2") else 60000)
+    operands = operands_for(name, 6000 if name in TWO else 60000)
     judge(name, "f32", operands, by_interpreter(name, "f32", operands))
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
-@pytest.mark.parametrize("name", sorted(BY_WAY_OF_F32 - {"pow", "atan2"}))
+@pytest.mark.parametrize("name", sorted(BY_WAY_OF_F32 - {*TWO}))
 def test_a_body_of_16_bits_is_right_for_every_number(name: str, dtype: str) -> None:
     every = np.arange(1 << 16, dtype=np.uint16)
     judge(name, dtype, (every,), by_interpreter(name, dtype, (every,)))
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
-@pytest.mark.parametrize("name", ["atan2", "pow"])
+@pytest.mark.parametrize("name", TWO)
 def test_a_body_of_two_16_bit_operands_keeps_to_its_class(name: str, dtype: str) -> None:
-    wide = [x.view(np.float32) for x in pairs(name, 3000)]
-    operands = [np.asarray(encode(x, DTYPES[dtype])).view(np.uint16) for x in wide]
+    wide = pairs(name, 3000)
+    operands = [
+        np.asarray(encode(decoded(x, w), DTYPES[d])).view(np.uint16)
+        for x, w, d in zip(wide, dtypes_of(name, "f32"), dtypes_of(name, dtype), strict=True)
+    ]
     judge(name, dtype, operands, by_interpreter(name, dtype, operands))
 
 
@@ -192,7 +232,7 @@ def test_the_text_keeps_to_its_class(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
-@pytest.mark.parametrize("name", sorted(BY_WAY_OF_F32 - {"pow", "atan2"}))
+@pytest.mark.parametrize("name", sorted(BY_WAY_OF_F32 - {*TWO}))
 def test_the_text_of_16_bits_keeps_to_its_class(name: str, dtype: str) -> None:
     some = np.arange(0, 1 << 16, 32, dtype=np.uint16)
     some[:256] |= np.arange(256, dtype=np.uint16) & 31
@@ -209,7 +249,8 @@ def test_two_by_pi_is_cut_from_the_number() -> None:
 # Kernels
 
 BODIES = {name: f"%r = {name} %a : tile<{{t}}>" for name in sorted(BY_WAY_OF_F32)}
-BODIES |= {name: f"%r = {name} %a, %a : tile<{{t}}>" for name in ("atan2", "pow")}
+BODIES |= {name: f"%r = {name} %a, %a : tile<{{t}}>" for name in ("atan2", "pow", "remf")}
+BODIES["fpowi"] = "%n = constant {{value = 3}} : tile<64x64xi32>\n%r = fpowi %a, %n : tile<{t}>"
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
@@ -267,12 +308,11 @@ def test_the_lines_of_a_function_are_those_of_its_operation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype", "hint"), [("erf", "f64", "compute in f32"), ("remf", "f32", "")]
+    ("name", "dtype", "hint"), [("erf", "f64", "compute in f32"), ("rsqrt", "f64", "")]
 )
 def test_what_is_missing_is_refused(name: str, dtype: str, hint: str) -> None:
     tile = f"16x16x{dtype}"
-    operands = "%a, %a" if name == "remf" else "%a"
-    text = one_tile(tile, tile, f"%r = {name} {operands} : tile<{tile}>")
+    text = one_tile(tile, tile, f"%r = {name} %a : tile<{tile}>")
     with pytest.raises(ReftileError) as error:
         lower(parse(text).kernel(), "sm_80")
     assert error.value.diagnosis.rule == "lower.ptx"

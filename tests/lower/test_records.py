@@ -37,7 +37,7 @@ BY_POINTER = ("atomic_cas_tko", "atomic_rmw_tko")
 NO_ROW = "cannot be printed as PTX yet"
 REFUSED_BY_PTX = {
     **dict.fromkeys(
-        "fpowi int_to_ptr offset philox ptr_to_int ptr_to_ptr remf".split(),
+        "int_to_ptr offset philox ptr_to_int ptr_to_ptr".split(),
         NO_ROW,
     ),
     "atomic_inc_wrap_tko": "outside `elected` is not lowered",

@@ -75,31 +75,47 @@ def log2_parts(x: Scalar) -> tuple[Scalar, Scalar]:
 
 
 def power(x: Scalar, y: Scalar) -> Scalar:
-    """X to the power of y as 2**(y log2 |x|), with the cases that spec/floating.md lists."""
+    """X to the power of y, with the cases that spec/floating.md lists."""
     size = x.magnitude()
+    is_whole = y.whole().equals(y)
+    half = y * 0.5
+    is_odd = is_whole & half.whole().equals(half).negated()
+    result = _signed(_power_of_size(size, y), x, is_odd)
+    is_undefined = (x < 0.0) & (x > -math.inf) & is_whole.negated()
+    result = is_undefined.choose(result.like(math.nan), result)
+    stays = size.equals(1.0) & y.magnitude().equals(math.inf)
+    is_one = y.equals(0.0) | x.equals(1.0) | stays
+    return is_one.choose(result.like(1.0), result)
+
+
+def integer_power(x: Scalar, n: Scalar) -> Scalar:
+    """X to the power of a signed integer, which is a sum of two f32."""
+    n = n.extended()
+    y = n.rounded()
+    rest = ((n & 0xFFFFF000).rounded() - y) + (n & 0xFFF).rounded()
+    result = _signed(_power_of_size(x.magnitude(), y, rest), x, (n & 1).equals(1))
+    is_one = n.equals(0) | x.equals(1.0)
+    return is_one.choose(result.like(1.0), result)
+
+
+def _power_of_size(size: Scalar, y: Scalar, rest: Scalar | None = None) -> Scalar:
+    """2**((y + rest) log2(size)); NaN where y is 0 and size 0 or infinite."""
     high, low = log2_parts(size)
     high = (size < math.inf).choose(high, size)
     high = size.equals(0.0).choose(size.like(-math.inf), high)
     product = high * y
     error = high.times_plus(y, -product) + low * y
+    if rest is not None:
+        error = high.times_plus(rest, error)
     # Beyond these the power is 0 or infinite, and the error of the product may be no number.
     bounded = product.within(-152.0, 128.5)
     error = bounded.equals(product).choose(error, 0.0)
     large = bounded > 64.0
     result = large.choose(bounded - 1.0, bounded).make(ops.Exp2)
     result = result.times_plus(error * LN2, result)
-    result = large.choose(result + result, result)
-    return _with_special_cases(x, y, size, result)
+    return large.choose(result + result, result)
 
 
-def _with_special_cases(x: Scalar, y: Scalar, size: Scalar, result: Scalar) -> Scalar:
-    is_whole = y.whole().equals(y)
-    half = y * 0.5
-    is_odd = is_whole & half.whole().equals(half).negated()
-    is_minus = x.bits() < 0
-    result = (is_minus & is_odd).choose(-result, result)
-    is_undefined = (x < 0.0) & (x > -math.inf) & is_whole.negated()
-    result = is_undefined.choose(result.like(math.nan), result)
-    stays = size.equals(1.0) & y.magnitude().equals(math.inf)
-    is_one = y.equals(0.0) | x.equals(1.0) | stays
-    return is_one.choose(result.like(1.0), result)
+def _signed(result: Scalar, x: Scalar, is_odd: Scalar) -> Scalar:
+    """An odd power has the sign of its base."""
+    return ((x.bits() < 0) & is_odd).choose(-result, result)

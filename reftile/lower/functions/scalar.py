@@ -139,6 +139,10 @@ class Scalar:
         """The signed integer as an f32."""
         return self.make(ops.Itof, to=F32, signedness="signed")
 
+    def extended(self) -> Scalar:
+        """The signed integer, of 32 bits at most, as an i32."""
+        return self if self.dtype == I32 else self.make(ops.Exti, to=I32, signedness="signed")
+
     def widened(self) -> Scalar:
         """The unsigned i32 as an i64."""
         return self.make(ops.Exti, to=I64, signedness="unsigned")
@@ -193,6 +197,16 @@ class Scalar:
         op = ops.If((self.value,), tuple(scalar(t) for t in types), {}, regions)
         self.block.append(op)
         return tuple(Scalar(r, self.block) for r in op.results)
+
+    def repeat(self, start: Scalar, step: Callable[[Scalar], Scalar]) -> Scalar:
+        """Do a step as many times as this i32 says; none if it is not positive."""
+        kind = start.value.type
+        region = Region(Block((self.value.type, kind), ("i", "carried")))
+        made = step(Scalar(region.block.arguments[1], region.block))
+        region.block.append(ops.Continue(((made.value,),)))
+        bounds = (self.like(0).value, self.value, self.like(1).value)
+        op = ops.For((*bounds, (start.value,)), (kind,), {}, (region,))
+        return Scalar(self.block.append(op).results[0], self.block)
 
     def inside(self, block: Block) -> Scalar:
         """The same number, for what is written into a block of a branch."""
