@@ -129,16 +129,17 @@ def launch(
 
 
 class _OnDevice:
-    """A NumPy array's bytes on GPU 0."""
+    """A NumPy array's bytes on GPU 0. dtype: what the kernel takes them for."""
 
-    def __init__(self, array: np.ndarray) -> None:
+    def __init__(self, array: np.ndarray, dtype: str) -> None:
         import torch  # pyright: ignore[reportMissingImports]
 
         flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         self.bytes = torch.from_numpy(flat.copy()).cuda()
+        self.dtype = "f32" if dtype == "tf32" else dtype
         self.__cuda_array_interface__ = {
             "shape": array.shape,
-            "typestr": f"|V{array.itemsize}",  # The kernel knows what they are.
+            "typestr": {"f16": "<f2", "i1": "|b1"}.get(dtype, f"|V{array.itemsize}"),
             "data": (self.bytes.data_ptr(), False),
             "version": 3,
         }
@@ -161,7 +162,8 @@ def _launch_on_device(
 
     plan = kernel.host
     function = load(kernel.ptx, plan.entry, plan.shared_bytes, 0)
-    there = {name: _OnDevice(array) for name, array in given.items()}
+    dtypes = {array.name: array.dtype for array in plan.arrays}
+    there = {name: _OnDevice(array, dtypes[name]) for name, array in given.items()}
     numbers = {p.name: p.dtype for p in plan.parameters if isinstance(p, ScalarParameter)}
     values = [
         there.get(name, _number(arguments[name], numbers.get(name))) for name in plan.arguments
