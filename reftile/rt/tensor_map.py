@@ -59,7 +59,8 @@ def encode(
         rank,
         address,
         [bindings.cuuint64_t(e) for e in extents],
-        [bindings.cuuint64_t(s) for s in strides],
+        # One axis has no strides, and the driver refuses an empty list of them (seen on an H200).
+        [bindings.cuuint64_t(s) for s in strides or (16,)],
         [bindings.cuuint32_t(b) for b in box],
         [bindings.cuuint32_t(1)] * rank,
         bindings.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
