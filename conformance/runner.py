@@ -17,8 +17,8 @@ import numpy as np
 from reftile.conformance.backend import (
     PRINTED,
     Backend,
-    Stopped,
     Diagnosed,
+    Stopped,
     Unsupported,
     find_backend,
 )

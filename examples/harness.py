@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -100,6 +101,12 @@ def run(
     results = {name: copies[name] for name in case.expected}
     ratio, worst = compare(results, case.expected)
     return Outcome(case, report, results, ratio, worst, seconds)
+
+
+def families() -> list[str]:
+    """The names of the examples that have cases."""
+    files = Path(__file__).parent.glob("*.py")
+    return sorted(p.stem for p in files if "\ndef cases(" in p.read_text("utf-8"))
 
 
 def run_compiled(case: Case) -> tuple[float, str, float]:

@@ -35,7 +35,6 @@ from reftile.ir.types import PointerType
 
 FOLDER = Path(__file__).parent / "kernels"
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NO_CASES = frozenset({"harness", "bounds", "attention_report"})
 
 Arrays = dict[str, np.ndarray]
 
@@ -53,12 +52,12 @@ def all_files(names: Sequence[str] = ()) -> Iterator[tuple[str, Files]]:
     """The name and the files of every small case of the examples called `names`, or of all."""
     if str(EXAMPLES) not in sys.path:
         sys.path.insert(0, str(EXAMPLES))
-    for path in sorted(EXAMPLES.glob("*.py")):
-        if path.stem in NO_CASES or (names and path.stem not in names):
+    for name in import_module("harness").families():
+        if names and name not in names:
             continue
-        for case in import_module(path.stem).cases():
+        for case in import_module(name).cases():
             if not case.large:
-                yield case.name, files_of(case, path.stem)
+                yield case.name, files_of(case, name)
 
 
 def files_of(case: Any, example: str) -> Files:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from reftile.conformance.backend import Stopped, Info, Unsupported
+from reftile.conformance.backend import Info, Stopped, Unsupported
 from reftile.conformance.cases import Argument, Buffer, Bytes, Scalar
 from reftile.conformance.oracle.formats import WIDTHS
 from reftile.conformance.stress import ENOUGH, Histogram, StressConfig

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 from reftile.conformance.backend import (
-    Stopped,
     Diagnosed,
     InterpBackend,
+    Stopped,
     Unsupported,
     valid_module,
 )

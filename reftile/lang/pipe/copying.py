@@ -21,7 +21,6 @@ from reftile.lang.pipe.warpgroups import by_first, meet
 from reftile.lang.trace import Trace
 from reftile.lang.values import Tile, Token, describe
 
-
 Change = Callable[[Tile, TileView, tuple[Value, ...], Value], tuple[Value, ...]]
 """Makes the operation that a tile changes memory by, from a view, an index and a token."""
 

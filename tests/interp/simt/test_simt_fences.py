@@ -16,9 +16,9 @@ from reftile.ir.diagnostics import Diagnosis, ReftileError
 from reftile.ir.parse import parse
 from reftile.ir.passes import run_passes
 from reftile.lower.pipeline import PIPE_TO_SIMT
-from tests.interp.pipe.test_pipe_barriers import remote
 from tests.interp.pipe.pipe_kernels import fails as fails_in
 from tests.interp.pipe.pipe_kernels import one_role, program, role, stored, vector
+from tests.interp.pipe.test_pipe_barriers import remote
 from tests.interp.pipe.test_pipe_copies import POINTERS, TILES, brought_back, matrix
 from tests.interp.simt.simt_kernels import (
     SCHEDULES,

@@ -14,11 +14,7 @@ from reftile.rt.cpu import launch_cpu
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 sys.path.insert(0, str(EXAMPLES))
 harness = import_module("harness")
-FAMILIES = sorted(
-    path.stem
-    for path in EXAMPLES.glob("*.py")
-    if path.stem not in ("bounds", "harness", "attention_report", "attention_gpu")
-)
+FAMILIES: list[str] = harness.families()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
