@@ -122,7 +122,8 @@ def report_gpu() -> bool:
     try:
         target = devices.target(0)
     except ReftileError as error:
-        print(f"Not run here: {error.diagnosis.message}.")
+        found = error.diagnosis
+        print(f"Not run here: {found.message}{f' ({found.hint})' if found.hint else ''}.")
         return True
     version = HOPPER if target == "sm_90a" else AMPERE
     blocks = devices.attribute(0, "MULTIPROCESSOR_COUNT")
