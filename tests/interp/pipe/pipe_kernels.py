@@ -189,6 +189,14 @@ def tiles(name: str, rows: int = 32, padding: str = "") -> str:
 
 TILES = f"{tiles('a')}\n{tiles('o')}"
 POINTERS = "%a: tile<ptr<f32>>, %o: tile<ptr<f32>>"
+NEIGHBOUR = f"""{vector("o", 8, 4)}
+    %rank = cluster_rank : tile<i32>
+    %other = subi %one, %rank : tile<i32>
+    %b = alloc_buffer : buffer<4xi32>
+    %full = alloc_barrier : barrier<1, arrivals=1, scope=cluster>
+    cluster_arrive
+    %ready = cluster_wait : token"""
+"""The prologue of two blocks that write to each other: `%b`, `%full`, and `%other`, the rank."""
 
 
 def matrix() -> tuple[Any, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from reftile.interp.launch import interpret
 from reftile.ir.core import Module
-from tests.interp.pipe.pipe_kernels import fails, line_of, program, role, vector
+from tests.interp.pipe.pipe_kernels import NEIGHBOUR, fails, line_of, program, role, vector
 
 ALL: list[dict[str, Any]] = [
     {},
@@ -324,16 +324,9 @@ def remote(writer_space: str, reader_fences: bool) -> Module:
       %left = wait_copies {{engine = bulk}} : token
       yield
     }}"""
-    prologue = f"""{vector("o", 8, 4)}
-    %rank = cluster_rank : tile<i32>
-    %other = subi %one, %rank : tile<i32>
-    %b = alloc_buffer : buffer<4xi32>
-    %full = alloc_barrier : barrier<1, arrivals=1, scope=cluster>
-    cluster_arrive
-    %ready = cluster_wait : token"""
     end = "\ncluster_arrive\n%over = cluster_wait : token"
     roles = role("writer", write) + role("sender", send) + end
-    return program(OUT, prologue, roles, attributes="warps = 8, cluster = [2, 1, 1]")
+    return program(OUT, NEIGHBOUR, roles, attributes="warps = 8, cluster = [2, 1, 1]")
 
 
 @pytest.mark.parametrize("options", ALL)

@@ -16,8 +16,8 @@ from reftile.ir.diagnostics import Diagnosis, ReftileError
 from reftile.ir.parse import parse
 from reftile.ir.passes import run_passes
 from reftile.lower.pipeline import PIPE_TO_SIMT
+from tests.interp.pipe.pipe_kernels import NEIGHBOUR, one_role, program, role, stored, vector
 from tests.interp.pipe.pipe_kernels import fails as fails_in
-from tests.interp.pipe.pipe_kernels import one_role, program, role, stored, vector
 from tests.interp.pipe.test_pipe_barriers import remote
 from tests.interp.pipe.test_pipe_copies import POINTERS, TILES, brought_back, matrix
 from tests.interp.simt.simt_kernels import (
@@ -114,13 +114,6 @@ def in_threads(module: Module, grid: int, args: list[Any], **options: Any) -> Di
 
 def written_twice(arrival: str, wait: str) -> Module:
     """Each block writes into the other's buffer, where the owner writes again after a wait."""
-    prologue = f"""{vector("o", 8, 4)}
-    %rank = cluster_rank : tile<i32>
-    %other = subi %one, %rank : tile<i32>
-    %b = alloc_buffer : buffer<4xi32>
-    %full = alloc_barrier : barrier<1, arrivals=1, scope=cluster>
-    cluster_arrive
-    %ready = cluster_wait : token"""
     first = f"""
     %x = constant {{value = 7}} : tile<4xi32>
     %w = store_buffer %x, %b, rank=%other : token
@@ -134,7 +127,7 @@ def written_twice(arrival: str, wait: str) -> Module:
     roles = role("first", first) + role("second", second)
     end = "\ncluster_arrive\n%over = cluster_wait : token"
     attributes = "warps = 8, cluster = [2, 1, 1]"
-    return program("%o: tile<ptr<i32>>", prologue, roles + end, attributes=attributes)
+    return program("%o: tile<ptr<i32>>", NEIGHBOUR, roles + end, attributes=attributes)
 
 
 @pytest.mark.parametrize("options", SCHEDULES)
